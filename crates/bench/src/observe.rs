@@ -44,6 +44,11 @@ pub(crate) struct Observe {
     #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(100..))]
     slice: u64,
 
+    /// Measure only these probes, against none and against empty programs in their hooks: as for
+    /// `--observe`, such as `locks` or `drops,locks`. May be repeated.
+    #[arg(long, value_name = "SET")]
+    probes: Vec<String>,
+
     #[command(flatten)]
     program: Program,
 }
@@ -101,13 +106,18 @@ impl Observe {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
         let wirecost = self.program.find()?;
         let mut variants = Vec::new();
-        for (name, _) in GOALS {
+        let sets = self.sets();
+        for name in &sets {
             let observer = Box::new(Observer::open(request(name)?));
-            variants.push(Variant::Probes { name: name.to_owned(), observer });
+            variants.push(Variant::Probes { name: name.clone(), observer });
         }
-        for number in 0..GOALS.len() {
+        for (number, set) in sets.iter().enumerate() {
             let tracepoints = tracepoints_of(&mut variants[number])?;
-            let name = format!("{}, empty programs", GOALS[number].0);
+            // What has no hooks has no other side.
+            if tracepoints.is_empty() {
+                continue;
+            }
+            let name = format!("{set}, empty programs");
             let count = tracepoints.len();
             let hooks = EmptyHooks::open(&tracepoints).map_err(|error| error.to_string())?;
             let said =
@@ -121,6 +131,14 @@ impl Observe {
         }
         let names: Vec<String> = variants.iter().map(|variant| variant.name().to_owned()).collect();
         self.table(out, &names, &costs).map_err(|error| error.to_string())
+    }
+
+    /// What is measured, as `--observe` takes it.
+    fn sets(&self) -> Vec<String> {
+        match self.probes.is_empty() {
+            true => GOALS.iter().map(|(set, _)| (*set).to_owned()).collect(),
+            false => self.probes.clone(),
+        }
     }
 
     /// Costs in percent, by variant: each slice against the two adjacent slices without probes.
@@ -235,12 +253,12 @@ impl Observe {
             }
         }
         writeln!(out, "\nOn the flood, over what empty programs in the same hooks cost:")?;
-        for (set, _) in GOALS {
+        for set in self.sets() {
             let of = |wanted: String| {
                 let number = names.iter().position(|name| *name == wanted)?;
                 costs[FLOOD].get(&number)
             };
-            let ratio = of(set.to_owned())
+            let ratio = of(set.clone())
                 .zip(of(format!("{set}, empty programs")))
                 .and_then(|(full, empty)| ratio_of_medians(full, empty));
             let said = match ratio {

@@ -32,6 +32,11 @@ pub(crate) trait Probe: Sync {
     /// How much of it the sets of `--observe` ask for.
     fn sets(&self) -> Sets;
 
+    /// Whether it is in no set, only asked for by name, and then has a pass of its own.
+    fn on_request(&self) -> bool {
+        false
+    }
+
     /// What it needs of the tracker where its hooks are wanted.
     fn ask_tracker(&self, _wants: &mut TrackerNeeds) {}
 

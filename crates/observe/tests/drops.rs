@@ -12,17 +12,19 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
 use attempts::undisturbed_machine;
+use libbpf_rs::{Link, Object, ObjectBuilder};
 use packet_peer::{ACK, Peer, RST, SEGMENT};
 use socket2::{Domain, Protocol, Socket, Type};
-use two_hosts::{DEVICE, Watched, World};
+use two_hosts::{DEVICE, Host, Watched, World};
 use wirecost_linux::datagrams::Calls;
 use wirecost_linux::link::Links;
-use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+use wirecost_linux::privilege::{self, skip_without_namespaces, skip_without_tracing};
 use wirecost_linux::rate_limit::RateLimit;
-use wirecost_linux::{rps, sockopt, spawn};
+use wirecost_linux::thread::{allowed_cpus, pin};
+use wirecost_linux::{rps, sockopt, spawn, sysctl};
 use wirecost_model::observe::{
-    DeviceDrops, DropOutcome, DropPlace, DropSite, DropsSection, HostObservation, ProbeStatus,
-    TracedDrops,
+    DeviceDrops, Direction, DropOutcome, DropPlace, DropSite, DropsSection, HostObservation,
+    NicDropKind, NicDrops, ProbeStatus, TracedDrops,
 };
 
 const SENT: u64 = 1_501;
@@ -376,6 +378,80 @@ fn a_device_that_takes_shorter_packets_drops_longer_ones() {
     });
 }
 
+/// The program, while it is attached to a device of a host.
+struct XdpDrop {
+    _link: Link,
+    _object: Object,
+}
+
+fn drop_udp_by_xdp(host: &Host, device: &str) -> XdpDrop {
+    const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bpf_xdp_drop.bpf.o"));
+    let index = Links::of(&host.namespace).unwrap().get(device).unwrap().index;
+    // The number of a device is of the namespace of the thread.
+    host.run(|| {
+        let object = ObjectBuilder::default().open_memory(PROGRAM).unwrap().load().unwrap();
+        let link = object.progs_mut().next().unwrap().attach_xdp(index as i32).unwrap();
+        XdpDrop { _link: link, _object: object }
+    })
+}
+
+/// Loopback has no XDP of its own: the kernel runs the program behind the device, and frees what it drops.
+#[test]
+fn generic_xdp_drops_are_of_the_filter() {
+    if skip("generic_xdp_drops_are_of_the_filter") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let xdp = drop_udp_by_xdp(&world.a, "lo");
+        let sender = world.a.run(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                sender.send_to(&[7; BYTES], (Ipv4Addr::LOCALHOST, port(&sender))).unwrap();
+            }
+        });
+        assert_eq!(read_all(&sender), 0);
+        check(&watched);
+        // The kernel gives it no reason, only the function tells.
+        let site = only(watched.of_a(), watched.of_b(), "NOT_SPECIFIED", SENT);
+        assert_eq!((site.place, site.outcome), (DropPlace::Filter, DropOutcome::Lost), "{site:?}");
+        drop(xdp);
+    });
+}
+
+/// A pair runs the program itself: it counts what it drops.
+#[test]
+fn native_xdp_drops_are_in_the_counters_of_the_driver() {
+    if skip("native_xdp_drops_are_in_the_counters_of_the_driver") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let xdp = drop_udp_by_xdp(&world.b, DEVICE);
+        let sender = sender(&world, CLOSED);
+        let watched = world.observe(&["drops", "nic"], || {
+            for _ in 0..SENT {
+                sender.send(&[7; BYTES]).unwrap();
+            }
+        });
+        check(&watched);
+        let driver = &device(watched.of_b()).driver;
+        let by_xdp = driver.iter().filter(|of| of.name.contains("xdp_drops"));
+        let dropped: u64 = by_xdp.map(|of| of.count).sum();
+        assert_eq!(dropped, SENT, "{driver:#?}");
+        let nic = watched.of_b().nic.as_ref().expect("a section");
+        let nic = nic.devices.iter().find(|of| of.device == DEVICE).expect("the device");
+        let expected = NicDrops { direction: Direction::Rx, kind: NicDropKind::Xdp, packets: SENT };
+        assert_eq!(nic.drops, [expected]);
+        // A program decided so: no loss of the device's.
+        assert_eq!(nic.rx_drops, device(watched.of_b()).rx_dropped);
+        // It had made packets of the kernel's before, as a pair hands these over.
+        let site = only(watched.of_b(), watched.of_a(), "NOT_SPECIFIED", SENT);
+        assert_eq!((site.place, site.outcome), (DropPlace::Filter, DropOutcome::Lost), "{site:?}");
+        drop(xdp);
+    });
+}
+
 #[test]
 fn what_a_closed_socket_had_unread_is_purged_and_not_lost() {
     if skip("what_a_closed_socket_had_unread_is_purged_and_not_lost") {
@@ -482,4 +558,77 @@ fn data_that_had_been_received_is_a_duplicate_and_not_lost() {
         assert_eq!(site.outcome, DropOutcome::Duplicate);
         assert_eq!(traced(watched.of_b()).lost_packets, 0);
     });
+}
+
+/// These change a setting of the whole machine: `scripts/test` runs them after the others, one at a time.
+mod alone {
+    use super::*;
+
+    const LIMIT: &str = "net.core.netdev_max_backlog";
+
+    /// A setting that is put back, however the test ends.
+    struct Restored(String);
+
+    impl Restored {
+        fn set(value: &str) -> Self {
+            let before = sysctl::read(LIMIT).unwrap();
+            sysctl::write(LIMIT, value).unwrap();
+            Self(before)
+        }
+    }
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            sysctl::write(LIMIT, &self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_full_backlog_of_a_cpu_drops_what_does_not_arrive() {
+        const NAME: &str = "alone::a_full_backlog_of_a_cpu_drops_what_does_not_arrive";
+        if skip(NAME) {
+            return;
+        }
+        let [first, second, ..] = allowed_cpus().unwrap()[..] else {
+            return privilege::skip(NAME, "needs two CPUs");
+        };
+        // Only where the network namespace sees settings of the whole machine.
+        if !sysctl::is_writable(LIMIT).is_ok_and(|may| may) {
+            return privilege::skip(NAME, "may not change net.core.netdev_max_backlog");
+        }
+        undisturbed_machine(|| {
+            let world = world();
+            rps::steer(&world.b.namespace, DEVICE, &[second]).unwrap();
+            let receiver = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+            let sender = sender(&world, port(&receiver));
+            let (mut read, mut sent) = (0, 0);
+            let watched = world.observe(&["drops"], || {
+                let _restored = Restored::set("1");
+                // Until the other CPU is behind. Bursts fit into the socket, so that only the backlog can drop.
+                while read == sent {
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| {
+                            pin(first).unwrap();
+                            for _ in 0..100 {
+                                sender.send(&[7; BYTES]).unwrap();
+                            }
+                        });
+                    });
+                    sent += 100;
+                    // What was not dropped is on its way.
+                    world.quiet();
+                    read += read_all(&receiver);
+                }
+            });
+            let lost = sent - read;
+            check(&watched);
+            let site = only(watched.of_b(), watched.of_a(), "CPU_BACKLOG", lost);
+            assert_eq!((site.place, site.outcome), (DropPlace::Backlog, DropOutcome::Lost));
+            // The counter is of the whole machine, where others may have dropped too.
+            let backlogs = section(watched.of_b()).backlog.as_ref().expect("read");
+            let of_cpu = backlogs.iter().find(|of| of.cpu == second).expect("it dropped");
+            assert!(of_cpu.packets >= lost, "{backlogs:?}: {lost}");
+            assert_eq!(device(watched.of_b()).rx_dropped, lost);
+        });
+    }
 }

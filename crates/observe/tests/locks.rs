@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -13,7 +13,9 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use wirecost_linux::absent_page::AbsentPage;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::privilege::skip_without_tracing;
+use wirecost_linux::perf::{Event, Group, Scope};
+use wirecost_linux::privilege::{skip, skip_without_tracing};
+use wirecost_linux::thread::{allowed_cpus, pin};
 use wirecost_model::clock::Clock;
 use wirecost_model::observe::{
     HostObservation, LockKind, LockSite, LocksSection, ObserveRequest, ObserverReport, Part,
@@ -278,5 +280,181 @@ fn only_the_part_inside_the_window_counts() {
         observer.detach();
         let report = observer.take();
         waited(only(&sites(&report, PIPE), LockKind::Mutex, "pipe", true), &[bounds]);
+    }
+}
+
+/// perf's count of waits that end, on all CPUs.
+struct Ends(Vec<Group>);
+
+impl Ends {
+    fn open(cpus: &[u32]) -> Option<Self> {
+        let event = Event::tracepoint("lock/contention_end").ok()?;
+        Some(Self(
+            cpus.iter().map(|&cpu| Group::open(Scope::Cpu(cpu), &[event]).unwrap()).collect(),
+        ))
+    }
+
+    fn start(&self) {
+        self.0.iter().for_each(|group| group.start().unwrap());
+    }
+
+    fn stop(&self) {
+        self.0.iter().for_each(|group| group.stop().unwrap());
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().map(|group| group.read().unwrap().values[0]).sum()
+    }
+}
+
+/// Two CPUs send to one socket as fast as they can, so that their softirqs want its queue at the same time.
+fn flood_one_socket(cpus: [u32; 2]) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = socket.local_addr().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    thread::scope(|scope| {
+        let sender = move |cpu| {
+            pin(cpu).unwrap();
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            for _ in 0..20_000 {
+                socket.send_to(&[7], to).unwrap();
+            }
+        };
+        let senders = cpus.map(|cpu| scope.spawn(move || sender(cpu)));
+        let mut byte = [0];
+        while senders.iter().any(|sender| !sender.is_finished()) {
+            // Nothing is there now and then.
+            let _ = socket.recv(&mut byte);
+        }
+    });
+}
+
+#[test]
+fn spinning_in_softirqs_is_counted_as_perf_counts_it() {
+    const NAME: &str = "spinning_in_softirqs_is_counted_as_perf_counts_it";
+    if skip_without_tracing(NAME) {
+        return;
+    }
+    let cpus = allowed_cpus().unwrap();
+    let [first, second, ..] = cpus[..] else { return skip(NAME, "needs two CPUs") };
+    let all = wirecost_linux::proc_stat::cpu_snapshot().unwrap().ticks.len() as u32;
+    let all: Vec<u32> = (0..all).collect();
+    let (Some(outer), Some(inner)) = (Ends::open(&all), Ends::open(&all)) else {
+        return skip(NAME, "needs tracefs and the tracepoint lock/contention_end");
+    };
+    let _alone = alone();
+    let softirqs = loop {
+        let parts = vec![Part::default()];
+        let mut observer =
+            Observer::open(ObserveRequest { probes: vec!["locks".to_owned()], parts });
+        observer.attach();
+        outer.start();
+        observer.begin();
+        inner.start();
+        flood_one_socket([first, second]);
+        inner.stop();
+        observer.end();
+        outer.stop();
+        observer.detach();
+        let report = observer.take();
+        let of = section(&report.parts[0]);
+        // Sleeping until a socket is free is no lock to the kernel.
+        let owners = of.sites.iter().filter(|site| site.kind == LockKind::SocketOwner);
+        let waits = of.waits - owners.map(|site| site.waits).sum::<u64>();
+        let missed = report.probes[0].cost.recursion_misses;
+        let seen = waits + of.unbegun + of.uncounted + of.during_probe + missed;
+        let (least, most) = (inner.count(), outer.count());
+        assert!(least <= seen, "perf counted {least}: {of:#?}");
+        assert!(waits <= most, "perf counted {most}: {of:#?}");
+        assert_eq!((of.abandoned, of.uncounted), (0, 0), "{of:#?}");
+        assert!(of.inner_seconds <= of.wait_seconds);
+        let softirqs: Vec<LockSite> = of
+            .sites
+            .iter()
+            .filter(|site| site.context == WaitContext::Softirq && site.waits > 0)
+            .cloned()
+            .collect();
+        let spins = softirqs.iter().any(|site| site.kind == LockKind::Spinlock);
+        // On bare metal the first that waits is not reported: with two CPUs, nothing.
+        if spins || least == 0 {
+            break softirqs;
+        }
+    };
+    for site in &softirqs {
+        assert_eq!(site.waiter, None, "it is of no task: {site:#?}");
+        assert!((site.spin_seconds - site.seconds).abs() < 1e-9, "nothing sleeps: {site:#?}");
+        assert!(site.longest_seconds <= site.seconds && site.seconds > 0.0);
+        assert!(site.stack.iter().any(|name| name.contains("softirq")), "{site:#?}");
+    }
+    if softirqs.is_empty() {
+        skip(NAME, "this machine reports no spinlock that one CPU waits for");
+    }
+}
+
+#[test]
+fn waits_of_a_process_for_its_own_address_space_are_told() {
+    const NAME: &str = "waits_of_a_process_for_its_own_address_space_are_told";
+    const LARGE: usize = 64 << 20;
+    if skip_without_tracing(NAME) {
+        return;
+    }
+    if allowed_cpus().unwrap().len() < 2 {
+        return skip(NAME, "needs two CPUs");
+    }
+    let _alone = alone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let mut most = 0;
+    loop {
+        let report = observe(|| {
+            let going_on = std::sync::atomic::Ordering::Relaxed;
+            stop.store(false, going_on);
+            let timed = |mut work: Box<dyn FnMut() + Send>| {
+                let before = Monotonic.now();
+                work();
+                Monotonic.now() - before
+            };
+            most = thread::scope(|scope| {
+                // Gives memory back, which takes long and holds the lock for reading.
+                let unmaps = scope.spawn(|| {
+                    let rounds = (0..8).map(|_| timed(Box::new(|| drop(vec![1u8; LARGE]))));
+                    let all: u64 = rounds.sum();
+                    stop.store(true, going_on);
+                    all
+                });
+                // Wants new memory, for which it needs the lock for writing.
+                let maps = scope.spawn(|| {
+                    let mut all = 0;
+                    while !stop.load(going_on) {
+                        all += timed(Box::new(|| drop(Vec::<u8>::with_capacity(LARGE))));
+                    }
+                    all
+                });
+                unmaps.join().unwrap() + maps.join().unwrap()
+            });
+        });
+        let of = section(&report.parts[0]);
+        let sites: Vec<&LockSite> = of
+            .sites
+            .iter()
+            .filter(|site| {
+                site.class.as_deref() == Some("mmap_lock") && site.kind == LockKind::RwsemWrite
+            })
+            .collect();
+        assert!(section(&report.parts[1]).sites.iter().all(|site| {
+            site.waiter.as_ref().is_none_or(|waiter| waiter.pid != std::process::id())
+        }));
+        if sites.is_empty() {
+            // Both have met at no instant, or waited for less than a writer spins.
+            continue;
+        }
+        let this = Some(std::process::id());
+        let seconds: f64 = sites.iter().map(|site| site.seconds).sum();
+        assert!(seconds > 0.0 && seconds <= most as f64 / 1e9, "{most}: {sites:#?}");
+        for site in sites {
+            assert_eq!(site.context, WaitContext::Task, "{site:#?}");
+            assert_eq!(site.waiter.as_ref().map(|waiter| waiter.pid), this, "{site:#?}");
+            assert!(site.owner.as_ref().is_none_or(|owner| Some(owner.pid) == this), "{site:#?}");
+        }
+        return;
     }
 }

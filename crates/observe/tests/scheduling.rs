@@ -406,7 +406,8 @@ impl Drop for Undo {
 }
 
 /// A thread that is always preempted, by one of real-time priority, while `work` is done on another CPU. That is
-/// short, as the kernel leaves other threads some time of each second.
+/// short, as the kernel leaves other threads some time of each second. The test must have made sure that it may have
+/// real-time priority.
 fn while_preempted(work: impl FnOnce(&Worker, &mut Observer, &dyn Fn())) {
     let cpus = cpus();
     let (cpu, other) = (cpus[0], cpus[1]);
@@ -422,10 +423,16 @@ fn while_preempted(work: impl FnOnce(&Worker, &mut Observer, &dyn Fn())) {
         }
     });
     let spins = Arc::new(AtomicBool::new(false));
+    let refused = Arc::new(AtomicBool::new(false));
     let (spinning, until) = (Arc::clone(&spins), Arc::clone(&stop));
+    let refuses = Arc::clone(&refused);
     let mut hog = Worker::start("hog", move || {
         thread::pin(cpu).expect("it is there");
-        assert!(thread::set_realtime(RealtimePriority::Watch));
+        // Without, both would share the CPU, and the test would wait for an end that it does not see.
+        if !thread::set_realtime(RealtimePriority::Watch) {
+            refuses.store(true, Ordering::Release);
+            return;
+        }
         spinning.store(true, Ordering::Release);
         while !until.load(Ordering::Relaxed) {
             std::hint::spin_loop();
@@ -440,6 +447,10 @@ fn while_preempted(work: impl FnOnce(&Worker, &mut Observer, &dyn Fn())) {
     }
     hog.tell();
     while !spins.load(Ordering::Acquire) {
+        assert!(
+            !refused.load(Ordering::Acquire),
+            "no real-time priority for a thread of this process"
+        );
         std::thread::yield_now();
     }
     work(&victim, &mut observer, &|| {
@@ -452,6 +463,12 @@ fn while_preempted(work: impl FnOnce(&Worker, &mut Observer, &dyn Fn())) {
     hog.end();
 }
 
+/// Tried by a thread that ends.
+fn may_be_realtime() -> bool {
+    let tried = std::thread::spawn(|| thread::set_realtime(RealtimePriority::Watch));
+    tried.join().expect("it ends")
+}
+
 #[test]
 fn waits_across_the_edges_count_only_inside_of_the_window() {
     const NAME: &str = "waits_across_the_edges_count_only_inside_of_the_window";
@@ -460,6 +477,9 @@ fn waits_across_the_edges_count_only_inside_of_the_window() {
     }
     if cpus().len() < 2 {
         return privilege::skip(NAME, "needs two CPUs");
+    }
+    if !may_be_realtime() {
+        return privilege::skip(NAME, "needs real-time priority (CAP_SYS_NICE)");
     }
     undisturbed_machine(|| {
         // It waits before, during and after.
@@ -500,6 +520,64 @@ fn a_thread_that_ends_says_so() {
         let of = threads.iter().find(|of| of.thread == id).expect("it was watched");
         assert_eq!((of.name.as_str(), of.ended), (name, true));
         assert_eq!(of.wakeups.by_task, 1, "{of:#?}");
+    });
+}
+
+/// Its last wait is known when it leaves its CPU for the last time.
+#[test]
+fn the_last_wait_of_a_thread_that_ends_is_its_own() {
+    const NAME: &str = "the_last_wait_of_a_thread_that_ends_is_its_own";
+    if privilege::skip_without_tracing(NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let cpu = cpus()[0];
+        let mut mortal = Worker::start("mortal", move || {
+            thread::pin(cpu).expect("it is there");
+            burn(30);
+        });
+        let hog_works = Arc::new(AtomicBool::new(true));
+        let works = Arc::clone(&hog_works);
+        let mut hog = Worker::start("hog", move || {
+            thread::pin(cpu).expect("it is there");
+            while works.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let before = mortal.counted();
+        let (id, mut after) = (mortal.id, before);
+        let report = watch(|| {
+            hog.tell();
+            mortal.tell();
+            while mortal.counted().came < before.came + 2 {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            // The other thread shares its CPU to the end: it waits whenever it comes back.
+            let Worker { orders, handle, .. } = mortal;
+            drop(orders);
+            let counts = || fs::read_to_string(format!("/proc/self/task/{id}/schedstat"));
+            while let Ok(text) = counts() {
+                let mut numbers = text.split_ascii_whitespace().skip(1).flat_map(str::parse);
+                let (Some(waited), Some(came)) = (numbers.next(), numbers.next()) else { break };
+                after = Counted { waited, came };
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            handle.join().expect("it ends");
+            hog_works.store(false, Ordering::Relaxed);
+            hog.until_it_sleeps();
+        });
+        hog.end();
+        let threads = &section(&report).threads;
+        let of = threads.iter().find(|of| of.thread == id).expect("it was watched");
+        check_sums(of);
+        let run_queue = of.run_queue.as_ref().expect("the kernel counts");
+        assert!(of.ended, "{of:#?}");
+        // It came once for each wake-up and after each preemption, also the last time.
+        assert_eq!(run_queue.count, of.wakeup_latency.count + of.preemptions, "{of:#?}");
+        // At least what the kernel counted when it was last seen.
+        assert!(run_queue.count >= after.came - before.came, "{after:?} {before:?} {of:#?}");
+        assert!(ns(run_queue.seconds) >= after.waited - before.waited, "{after:?} {of:#?}");
+        assert_eq!(of.open_at_end.count, 0, "{of:#?}");
     });
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A record is a directory with these files: `run.json`, the document of the run (or `observe.json`, of an
 //! observation); `hosts.json`, the environment of each host by name; `samples.parquet`, the document's
-//! values over time; `stacks.folded`, if functions were sampled; and `files.json`, hashes of the others.
+//! values over time; `stacks.folded`, if functions were sampled; `trace.json`, if CPUs were traced; and `files.json`, hashes of the others.
 //! docs/records.md describes them.
 //!
 //! A [`Recorder`] writes the record of one run. It is created before the run, so that an unsuitable
@@ -16,6 +16,7 @@ mod record;
 mod stacks;
 mod staged_dir;
 mod sums;
+mod trace;
 mod version;
 
 pub mod input;
@@ -33,5 +34,7 @@ pub const OBSERVATION: &str = "observe.json";
 pub const HOSTS: &str = "hosts.json";
 pub const SAMPLES: &str = "samples.parquet";
 pub const STACKS: &str = "stacks.folded";
+/// For trace viewers; nothing here reads it.
+pub const TRACE: &str = "trace.json";
 /// Hashes of the others.
 pub const SUMS: &str = "files.json";

@@ -16,7 +16,10 @@ use crate::document;
 use crate::error::{StoreError, cannot};
 use crate::staged_dir::{StagedDir, sync};
 use crate::sums::Recorded;
-use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, input, parquet_file, samples, stacks, sums};
+use crate::{
+    HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, TRACE, input, parquet_file, samples, stacks, sums,
+    trace,
+};
 
 /// The contents of a record of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,7 +132,7 @@ pub(crate) fn write_run(
     staged.add_last(RUN, &json(RUN, &Recorded::new(&run))?)
 }
 
-/// Writes the other files; moves the stacks out of the document.
+/// Writes the other files; moves stacks and traces out of the document.
 fn write_others(
     staged: &mut StagedDir,
     samples: &[Sample],
@@ -142,6 +145,9 @@ fn write_others(
     let stacks = stacks::take(observed);
     if !stacks.is_empty() {
         staged.add(STACKS, stacks.as_bytes())?;
+    }
+    if let Some(trace) = trace::take(observed) {
+        staged.add(TRACE, trace.as_bytes())?;
     }
     Ok(())
 }

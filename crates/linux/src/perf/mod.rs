@@ -56,6 +56,16 @@ impl Event {
         Self { kind: sys::PERF_TYPE_SOFTWARE, config: what as u64, user: true, kernel: true }
     }
 
+    /// A tracepoint of the kernel, such as `lock/contention_end`.
+    ///
+    /// # Errors
+    /// `NotFound` where tracefs is not mounted or the kernel has no such tracepoint.
+    pub fn tracepoint(name: &str) -> io::Result<Self> {
+        let id = std::fs::read_to_string(format!("/sys/kernel/tracing/events/{name}/id"))?;
+        let config = id.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Self { kind: sys::PERF_TYPE_TRACEPOINT, config, user: true, kernel: true })
+    }
+
     /// A generic event of the PMU. Where a machine has PMUs of several kinds (hybrid CPUs), `pmu` is
     /// the type of the one that is meant, which the kernel takes in the upper half:
     /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/perf_event.h#L47>.

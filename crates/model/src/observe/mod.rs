@@ -18,6 +18,7 @@ mod scheduling;
 mod segments;
 mod syscalls;
 mod tcp;
+mod trace;
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -136,6 +137,7 @@ observations! {
     nic: NicSection,
     // The key `host` is the name of the host.
     hardware of "host": HardwareSection,
+    trace: TraceSection,
 }
 
 /// An [`Observation`] whose type is not known where it is used.

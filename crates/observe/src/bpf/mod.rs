@@ -292,6 +292,34 @@ impl LoadedObject {
         Ok(all)
     }
 
+    /// The first values of an array.
+    ///
+    /// # Errors
+    /// A map that is not there, or values of another size than `V`.
+    pub(crate) fn first<V: FromBytes + KnownLayout + Immutable>(
+        &self,
+        name: &str,
+        number: usize,
+    ) -> Result<Vec<V>, BpfError> {
+        let failed = |reason: String| BpfError::Map { map: name.to_owned(), reason };
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| failed("it is not there".to_owned()))?;
+        if map.value_size() as usize != size_of::<V>() {
+            let size = map.value_size();
+            return Err(failed(format!("its values have {size} bytes, not {}", size_of::<V>())));
+        }
+        (0..number as u32)
+            .map(|key| {
+                let value = map
+                    .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+                    .map_err(|error| failed(error.to_string()))?
+                    .ok_or_else(|| failed(format!("it has no {key}")))?;
+                let read = V::read_from_prefix(&value).map(|(value, _)| value);
+                read.map_err(|_| failed(format!("its values have {} bytes", value.len())))
+            })
+            .collect()
+    }
+
     /// The values of one key of a map per CPU, one for each CPU that is possible.
     ///
     /// # Errors

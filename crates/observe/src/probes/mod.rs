@@ -13,6 +13,7 @@ mod scheduling;
 mod segments;
 mod syscalls;
 mod tcp;
+mod trace;
 
 use crate::probe::{Description, Extent, Probe, Sets, parse_entry};
 pub use functions::layers;
@@ -32,6 +33,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
+    &trace::Trace,
 ];
 
 /// Names of all probes.
@@ -67,7 +69,8 @@ impl Set {
     /// `deep` (`standard`, then a pass for each probe that is not whole in it), `full` (all but
     /// `syscalls` in one pass, hooks of hot paths in slices of the window), or names of probes with
     /// commas between them, each whole, or with `:sliced` behind it in slices, or with `:basic`
-    /// what it tells for little.
+    /// what it tells for little. Probes [on request](Probe::on_request) are in no set, and have a pass of
+    /// their own.
     ///
     /// # Errors
     /// A name that is none of these.
@@ -82,7 +85,9 @@ impl Set {
             "standard" => vec![standard],
             "full" => vec![all_that(|sets| sets.full)],
             "deep" => {
-                let partial = |probe: &&&dyn Probe| probe.sets().standard != Some(Extent::Whole);
+                let partial = |probe: &&&dyn Probe| {
+                    probe.sets().standard != Some(Extent::Whole) && !probe.on_request()
+                };
                 let further = ALL.iter().filter(partial).map(|probe| vec![probe.name().to_owned()]);
                 std::iter::once(standard).chain(further).collect()
             }
@@ -101,7 +106,14 @@ impl Set {
                     let of_it = wanted.iter().filter(|entry| parse_entry(entry).0 == name);
                     of_it.max_by_key(|entry| parse_entry(entry).1).map(|&entry| entry.to_owned())
                 };
-                vec![names().filter_map(most).collect()]
+                let is_apart = |entry: &String| {
+                    let of = |probe: &&&dyn Probe| probe.name() == parse_entry(entry).0;
+                    ALL.iter().find(of).is_some_and(|probe| probe.on_request())
+                };
+                let all = names().filter_map(most);
+                let (apart, together): (Vec<String>, Vec<String>) = all.partition(is_apart);
+                let together = Some(together).filter(|probes| !probes.is_empty());
+                together.into_iter().chain(apart.into_iter().map(|probe| vec![probe])).collect()
             }
         };
         Ok(Self { text: text.to_owned(), passes })
@@ -155,6 +167,13 @@ mod tests {
         assert_eq!(Set::parse("interrupts:basic").unwrap().passes, [["interrupts:basic"]]);
         let list = "interrupts:basic,interrupts:sliced";
         assert_eq!(Set::parse(list).unwrap().passes, [["interrupts:sliced"]]);
+        // What is on request is in no set, and never in the pass of others.
+        assert_eq!(Set::parse("trace").unwrap().passes, [["trace"]]);
+        assert_eq!(Set::parse("trace,cpu").unwrap().passes, [["cpu"], ["trace"]]);
+        for set in ["standard", "full", "deep"] {
+            let passes = Set::parse(set).unwrap().passes;
+            assert!(passes.iter().flatten().all(|entry| entry != "trace"), "{set}");
+        }
         assert!(Set::parse("tcp:sliced").unwrap_err().contains("`tcp:sliced` is not a probe"));
         assert!(Set::parse("cpu:basic").unwrap_err().contains("`cpu:basic` is not a probe"));
         assert!(Set::parse("cpus").unwrap_err().contains("the probes are cpu"));

@@ -49,8 +49,21 @@ struct thread {
 	u32 holder;      /* task that it waits for or last waited for, or 0 */
 	u32 cpu;         /* where it last came to */
 	u32 delay_known;
-	u32 ended;       /* its number may be another thread's from here on */
+	u32 ended;       /* ENDS or GONE */
 };
+
+/* A thread that ends still runs, and can wait for a CPU, until it leaves it for the last time. From there on its
+ * number may be another thread's. */
+enum { ENDS = 1, GONE = 2 };
+
+/* Its name before 5.14 was `state`. */
+struct task_struct___last {
+	unsigned int __state;
+	long state;
+} KERNEL;
+
+/* https://elixir.bootlin.com/linux/v6.12/source/include/linux/sched.h#L117 */
+enum { TASK_DEAD = 0x80 };
 
 /* No task has this number. */
 enum { UNKNOWN_HOLDER = 0xffffffff };
@@ -136,7 +149,7 @@ static __always_inline struct thread *watched(u32 task)
 {
 	struct thread *t = bpf_map_lookup_elem(&threads, &task);
 
-	return t && !t->ended ? t : NULL;
+	return t && t->ended != GONE ? t : NULL;
 }
 
 static __always_inline void note_wait(struct waits *w, u64 ns)
@@ -263,6 +276,15 @@ static __always_inline int task_came_unseen(struct cpu *c, struct queue *q, stru
 	return 1;
 }
 
+static __always_inline bool is_dead(struct task_struct *task)
+{
+	struct task_struct___last *of = (void *)task;
+
+	if (bpf_core_field_exists(of->__state))
+		return of->__state == TASK_DEAD;
+	return of->state == TASK_DEAD;
+}
+
 /* A task leaves this CPU to another one. */
 static __always_inline void task_leaves(struct cpu *c, struct queue *q, struct task_struct *task,
 					struct task_struct *next)
@@ -300,6 +322,8 @@ static __always_inline void task_leaves(struct cpu *c, struct queue *q, struct t
 		t->slept += slept;
 		t->preemptions += !slept;
 	}
+	if (is_dead(task))
+		t->ended = GONE;
 }
 
 /* A task comes to this CPU. */
@@ -346,14 +370,23 @@ static __always_inline void tasks_switch(struct cpu *c, struct task_struct *prev
 	task_comes(c, q, next, previous);
 }
 
-/* The thread ends, and its number becomes free. */
 static __always_inline void task_ends(struct task_struct *task)
 {
 	u32 pid = task->pid;
 	struct thread *t = bpf_map_lookup_elem(&threads, &pid);
 
-	if (t)
-		t->ended = 1;
+	if (t && !t->ended)
+		t->ended = ENDS;
+}
+
+/* Where its last switch was not seen. */
+static __always_inline void task_is_gone(struct task_struct *task)
+{
+	u32 pid = task->pid;
+	struct thread *t = bpf_map_lookup_elem(&threads, &pid);
+
+	if (t && t->ended)
+		t->ended = GONE;
 }
 
 /* What a CPU is forgotten to do, and the edges of the window there. */

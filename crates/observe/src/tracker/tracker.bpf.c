@@ -336,6 +336,8 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 	u32 tgid = task->tgid;
 	struct ended *e;
 
+	if (settings.scheduling)
+		task_is_gone(task);
 	if ((u32)task->pid != tgid)
 		return 0;
 	e = bpf_map_lookup_elem(&ended, &tgid);

@@ -228,7 +228,13 @@ impl TracedDrops {
 /// What the kernel's freed packets were, by reason and function.
 #[must_use]
 pub fn classify_drop(reason: &str, function: Option<&str>) -> (DropPlace, DropOutcome) {
-    (reason::place(reason), reason::outcome(reason, function))
+    let place = match function {
+        Some(function) if reason == "NOT_SPECIFIED" && reason::runs_xdp(function) => {
+            DropPlace::Filter
+        }
+        _ => reason::place(reason),
+    };
+    (place, reason::outcome(reason, function))
 }
 
 impl Observation for DropsSection {

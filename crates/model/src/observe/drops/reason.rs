@@ -58,6 +58,15 @@ const SOCKET_BUFFER: &[&str] = &[
     "TCP_ZEROWINDOW",
 ];
 
+/// Functions that free what an XDP program dropped, for which the kernel has no reason. In a pair it is the only cause
+/// without one besides a failed copy and a packet that cannot be sent back:
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/dev.c#L5237>,
+/// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L792>.
+pub(super) fn runs_xdp(function: &str) -> bool {
+    let name = function.split('.').next().unwrap_or_default();
+    ["do_xdp_generic", "veth_xdp_rcv_skb"].contains(&name)
+}
+
 pub(super) fn place(reason: &str) -> DropPlace {
     let is_in = |list: &[&str]| list.contains(&reason);
     match reason {

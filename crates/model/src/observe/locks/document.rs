@@ -29,14 +29,15 @@ struct Group<'a> {
     seconds: f64,
     spin_seconds: f64,
     probe_seconds: f64,
+    inner_seconds: f64,
     longest_seconds: f64,
     still_waiting: u64,
 }
 
 impl Group<'_> {
-    /// Without what the probe itself may have added.
+    /// Without what the probe itself may have added, and what another row has.
     fn certain(&self) -> f64 {
-        self.seconds - self.probe_seconds
+        (self.seconds - self.probe_seconds - self.inner_seconds).max(0.0)
     }
 
     fn average(&self) -> Option<f64> {
@@ -57,6 +58,7 @@ fn groups<'a>(sites: impl Iterator<Item = &'a LockSite>) -> Vec<Group<'a>> {
             seconds: 0.0,
             spin_seconds: 0.0,
             probe_seconds: 0.0,
+            inner_seconds: 0.0,
             longest_seconds: 0.0,
             still_waiting: 0,
         });
@@ -72,6 +74,7 @@ fn groups<'a>(sites: impl Iterator<Item = &'a LockSite>) -> Vec<Group<'a>> {
         group.seconds += site.seconds;
         group.spin_seconds += site.spin_seconds;
         group.probe_seconds += site.probe_seconds;
+        group.inner_seconds += site.inner_seconds;
         group.longest_seconds = group.longest_seconds.max(site.longest_seconds);
         group.still_waiting += site.still_waiting;
     }
@@ -87,6 +90,7 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
     section.figure("waits", Cell::count(of.waits));
     section.figure("time waited", Cell::seconds(of.wait_seconds));
     section.figure("of it spinning", Cell::seconds(of.spin_seconds));
+    section.figure("in two rows (a wait inside another)", Cell::seconds(of.inner_seconds));
     section.figure("added by the probe, at most", Cell::seconds(of.probe_seconds));
     section.figure("longest", Cell::seconds(of.longest_seconds));
     if of.still_waiting > 0 {
@@ -117,7 +121,7 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
                  the probe, the total would be lower by at most the time added by the probe",
             );
         }
-        section.note("a wait inside another, as for a mutex's own spinlock, is in both rows");
+        section.note("a wait inside another, as for a mutex's own spinlock, is in both rows: `in other rows` is that part");
     }
     if !of.socket_owners {
         section.note("waits for the owner of a socket (lock_sock) were not monitored");
@@ -126,11 +130,16 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
         (of.abandoned, "whose end was not seen"),
         (of.unbegun, "that had begun before the probe was attached"),
         (of.uncounted, "for which the tables had no room"),
+        (of.during_probe, "that came while the probe itself was at work on the CPU"),
     ] {
         if number > 0 {
             let waits = counted(number, "wait", "waits");
             section.note(format!("not counted: {waits} {what}"));
         }
+    }
+    if of.lost_stacks > 0 {
+        let stacks = counted(of.lost_stacks, "wait has", "waits have");
+        section.note(format!("{stacks} no function: another stack had the place of theirs"));
     }
     let mut sections = vec![section];
     sections.extend(stacks(of));
@@ -148,6 +157,7 @@ fn waits(groups: &[Group<'_>]) -> Table {
         Column::number("average").drop_order(2),
         Column::number("longest"),
         Column::number("spinning").drop_order(5),
+        Column::number("in other rows").drop_order(7),
         Column::number("locks").drop_order(6),
         Column::text("waiter").drop_order(4),
         Column::text("owner").drop_order(1),
@@ -164,6 +174,7 @@ fn waits(groups: &[Group<'_>]) -> Table {
             average,
             Cell::seconds(group.longest_seconds),
             Cell::seconds(group.spin_seconds),
+            Cell::seconds(group.inner_seconds),
             Cell::or_missing(
                 (!group.locks.is_empty()).then_some(group.locks.len() as u64),
                 "stacks do not name the socket",

@@ -23,6 +23,9 @@ pub struct LocksSection {
     /// The part of `wait_seconds` in which the probe read the stack. The waits would have been shorter by at most
     /// that without the probe.
     pub probe_seconds: f64,
+    /// The part of `wait_seconds` that is counted twice: waits inside another wait of the same task or CPU, such as for
+    /// a mutex's own spinlock, have a row of their own. Without it the sum is exclusive.
+    pub inner_seconds: f64,
     pub longest_seconds: f64,
     /// Waits that had not ended when the window did.
     pub still_waiting: u64,
@@ -40,6 +43,11 @@ pub struct LocksSection {
     pub unbegun: u64,
     /// Waits that the tables had no room for; they are in no other figure.
     pub uncounted: u64,
+    /// Waits that came while a program of the probe ran on their CPU, its own waits among them; they are in no other
+    /// figure.
+    pub during_probe: u64,
+    /// Waits whose stack was lost, as another had its place: their function and context are unknown.
+    pub lost_stacks: u64,
 }
 
 /// Waits for one lock, by one stack of calls, of one process.
@@ -71,6 +79,8 @@ pub struct LockSite {
     pub spin_seconds: f64,
     /// As of all.
     pub probe_seconds: f64,
+    /// As of all.
+    pub inner_seconds: f64,
     pub longest_seconds: f64,
     pub still_waiting: u64,
     pub still_waiting_seconds: f64,

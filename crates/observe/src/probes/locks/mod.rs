@@ -81,6 +81,7 @@ struct Tally {
     longest: u64,
     spun: u64,
     looked: u64,
+    inside: u64,
 }
 
 /// `struct wait` of probe.bpf.c.
@@ -92,12 +93,13 @@ struct Wait {
     phase: u64,
     spun: u64,
     looked: u64,
+    inside: u64,
     stack: i32,
     flags: u32,
     now: u32,
     process: u32,
     owner: u32,
-    pad: u32,
+    task: u32,
 }
 
 impl Wait {
@@ -130,6 +132,8 @@ struct Overview {
     no_room: u64,
     abandoned: u64,
     unbegun: u64,
+    during: u64,
+    stackless: u64,
 }
 
 /// `struct settings` of probe.bpf.c.
@@ -220,6 +224,7 @@ impl Tracer {
         self.loaded.clear::<Wait>("waiting")?;
         self.loaded.clear::<Spins>("spinning")?;
         self.loaded.clear::<Overview>("overviews")?;
+        self.loaded.clear::<u64>("at_work")?;
         self.loaded.clear::<u32>("names")?;
         self.loaded.clear::<u32>("stacks")?;
         self.loaded.attach()
@@ -243,6 +248,8 @@ impl Tracer {
             reading.overview.no_room += overview.no_room;
             reading.overview.abandoned += overview.abandoned;
             reading.overview.unbegun += overview.unbegun;
+            reading.overview.during += overview.during;
+            reading.overview.stackless += overview.stackless;
         }
         let numbers_are_ours = process_time::in_first_pid_namespace();
         for (pid, names) in self.loaded.values::<u32, [u8; 16]>("names")? {
@@ -362,6 +369,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
             longest: sum.longest.max(tally.longest),
             spun: sum.spun + tally.spun,
             looked: sum.looked + tally.looked,
+            inside: sum.inside + tally.inside,
         });
         if tally.count == 0 || !of_process(site.process) {
             continue;
@@ -371,6 +379,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
         row.seconds += seconds(tally.ns);
         row.spin_seconds += seconds(tally.spun);
         row.probe_seconds += seconds(tally.looked);
+        row.inner_seconds += seconds(tally.inside);
         row.longest_seconds = row.longest_seconds.max(seconds(tally.longest));
     }
     for (cpu, wait) in &reading.going_on {
@@ -390,6 +399,8 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
         abandoned: reading.overview.abandoned,
         unbegun: reading.overview.unbegun,
         uncounted: reading.overview.no_room,
+        during_probe: reading.overview.during,
+        lost_stacks: reading.overview.stackless,
         ..LocksSection::default()
     };
     for site in &sites {
@@ -397,6 +408,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
         section.wait_seconds += site.seconds;
         section.spin_seconds += site.spin_seconds;
         section.probe_seconds += site.probe_seconds;
+        section.inner_seconds += site.inner_seconds;
         section.longest_seconds = section.longest_seconds.max(site.longest_seconds);
         section.still_waiting += site.still_waiting;
         section.still_waiting_seconds += site.still_waiting_seconds;
@@ -450,6 +462,7 @@ fn row<'a, 'b>(
             seconds: 0.0,
             spin_seconds: 0.0,
             probe_seconds: 0.0,
+            inner_seconds: 0.0,
             longest_seconds: 0.0,
             still_waiting: 0,
             still_waiting_seconds: 0.0,
@@ -468,7 +481,7 @@ mod tests {
     }
 
     fn tally(count: u64, ns: u64, longest: u64) -> Tally {
-        Tally { count, ns, longest, spun: ns / 2, looked: ns / 4 }
+        Tally { count, ns, longest, spun: ns / 2, looked: ns / 4, inside: ns / 8 }
     }
 
     fn site(lock: u64, process: u32) -> Site {
@@ -484,7 +497,7 @@ mod tests {
             ],
             going_on: vec![(Some(1), wait(7, 100)), (None, wait(8, 2_000))],
             names: BTreeMap::from([(7, task(7)), (8, task(8)), (9, task(9))]),
-            overview: Overview { no_room: 1, abandoned: 2, unbegun: 3 },
+            overview: Overview { no_room: 1, abandoned: 2, unbegun: 3, during: 4, stackless: 5 },
             ..Reading::default()
         }
     }
@@ -503,7 +516,9 @@ mod tests {
         assert!(near(all.spin_seconds, 5_750e-9) && near(all.probe_seconds, 2_875e-9));
         // The first began before the window.
         assert!(near(all.still_waiting_seconds, 4_000e-9 + 3_000e-9));
+        assert!(near(all.inner_seconds, 1_437e-9), "{}", all.inner_seconds);
         assert_eq!((all.uncounted, all.abandoned, all.unbegun), (1, 2, 3));
+        assert_eq!((all.during_probe, all.lost_stacks), (4, 5));
         let first = &all.sites[0];
         assert_eq!((first.kind, first.waits), (LockKind::Mutex, 4));
         assert_eq!(first.lock.as_deref(), Some("0x2"));
@@ -556,7 +571,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_programs() {
         // `values` and `percpu` compare them with the maps, `clear` does not.
-        assert_eq!((size_of::<Wait>(), size_of::<Spins>()), (64, 8 + 8 * 64));
+        assert_eq!((size_of::<Wait>(), size_of::<Spins>()), (72, 8 + 8 * 72));
         assert_eq!(Frames::new_zeroed().0.len(), 96);
     }
 }

@@ -61,12 +61,13 @@ struct wait {
 	u64 phase; /* since when it spins, or sleeps */
 	u64 spun;
 	u64 looked; /* what it took to read the stack, while the wait had begun */
+	u64 inside; /* other waits of this task or CPU that ended meanwhile, and have rows of their own */
 	s32 stack; /* negative: there is none */
 	u32 flags; /* as it began */
 	u32 now;   /* flags of the newest phase */
 	u32 process;
 	u32 owner; /* process; 0 for unknown */
-	u32 pad;
+	u32 task;
 };
 
 /* Spinning waits of a CPU: an interrupt may begin to wait while what it interrupted does. */
@@ -108,6 +109,7 @@ struct tally {
 	u64 longest;
 	u64 spun;
 	u64 looked;
+	u64 inside;
 };
 
 struct {
@@ -146,6 +148,8 @@ struct overview {
 	u64 no_room;   /* waits that found no place in a table */
 	u64 abandoned; /* waits whose end was not seen */
 	u64 unbegun;   /* ends of waits whose beginning was not seen */
+	u64 during;    /* waits that came while a program of this file ran on their CPU */
+	u64 stackless; /* waits whose stack found its place taken by another */
 };
 
 struct {
@@ -154,6 +158,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct overview);
 } overviews SEC(".maps");
+
+/* Which of these programs runs on a CPU. The kernel leaves a program out where it is under way on that CPU already,
+ * but not another one: of a wait inside contention_begin only the end would be seen, inside contention_end only the
+ * beginning, which would then wait until the lock is waited for again. So a wait inside any of them is left out as a
+ * whole: https://elixir.bootlin.com/linux/v6.12/source/kernel/trace/bpf_trace.c#L2382 */
+enum { NONE = 0, AT_BEGIN = 1, AT_END = 2, AT_SWITCH = 3 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} at_work SEC(".maps");
 
 struct settings {
 	u64 lock_sock; /* the function __lock_sock: from here */
@@ -175,6 +192,13 @@ static __always_inline struct overview *overview(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&overviews, &zero);
+}
+
+static __always_inline u64 *which_works(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&at_work, &zero);
 }
 
 static __always_inline u64 from(u64 at, struct window *w)
@@ -270,6 +294,7 @@ static __always_inline void add(struct wait *wait, u64 now, struct window *w)
 	/* Phases before the window are not in ns. */
 	t->spun += spun < ns ? spun : ns;
 	t->looked += wait->looked < ns ? wait->looked : ns;
+	t->inside += wait->inside < ns ? wait->inside : ns;
 	if (ns > t->longest)
 		t->longest = ns;
 }
@@ -282,9 +307,13 @@ static __always_inline void abandon(u64 number, struct window *w)
 		o->abandoned += number;
 }
 
-static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 flags)
+enum { EEXIST = 17 };
+
+static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 flags,
+				  struct window *w)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct overview *o;
 
 	wait->since = bpf_ktime_get_ns();
 	wait->phase = wait->since;
@@ -293,44 +322,65 @@ static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 fl
 	wait->now = flags;
 	wait->spun = 0;
 	wait->owner = 0;
+	wait->inside = 0;
+	wait->task = task->pid;
 	wait->process = keep_name(task);
 	wait->stack = bpf_get_stackid(ctx, &stacks, 0);
+	if (wait->stack == -EEXIST && w->begin) {
+		o = overview();
+		if (o)
+			o->stackless++;
+	}
 	/* The lock may become free meanwhile: a shorter wait seems that long. */
 	wait->looked = bpf_ktime_get_ns() - wait->since;
 }
 
+/* Forgets waits that have ended unseen: no CPU goes over to another task while it spins, and none spins for a lock
+ * for which it already does. */
+static __always_inline u64 forget_stale(struct spins *s, u32 task, u64 lock, struct window *w)
+{
+	u64 depth = s->depth;
+	int i;
+
+	if (!depth)
+		return 0;
+	for (i = 0; i < NESTED; i++)
+		if (i < depth && (s->of[i].task != task || s->of[i].lock == lock))
+			break;
+	if (i >= depth)
+		return depth;
+	abandon(depth - i, w);
+	return i;
+}
+
 static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct window *w)
 {
-	u32 zero = 0;
+	u32 zero = 0, task = bpf_get_current_pid_tgid();
 	struct spins *s = bpf_map_lookup_elem(&spinning, &zero);
 	u64 depth;
 
 	if (!s)
 		return 0;
-	depth = s->depth;
+	depth = forget_stale(s, task, lock, w);
 	/* One whose end nobody saw: the program was at work on this CPU then. */
 	if (depth >= NESTED) {
 		abandon(depth, w);
 		depth = 0;
 	}
-	start(&s->of[depth & (NESTED - 1)], ctx, lock, flags);
+	start(&s->of[depth & (NESTED - 1)], ctx, lock, flags, w);
 	s->depth = depth + 1;
 	return 0;
 }
 
-SEC("tp_btf/contention_begin")
-int BPF_PROG(contention_begin, void *address, u32 flags)
+static __always_inline int begins(void *ctx, u64 lock, u32 flags, struct window *w)
 {
-	struct window *w = open_window();
 	struct task_struct *task;
 	struct task_struct___waits *of;
 	struct wait *known, wait = {};
 	struct overview *o;
 	struct mm_struct *mm;
-	u64 key, lock = (u64)address;
+	u64 key;
 
-	if (!w)
-		return 0;
 	if ((flags & (SPIN | MUTEX)) == SPIN)
 		return spin_begins(ctx, lock, flags, w);
 	task = bpf_get_current_task_btf();
@@ -347,7 +397,7 @@ int BPF_PROG(contention_begin, void *address, u32 flags)
 	}
 	if (known)
 		abandon(1, w);
-	start(&wait, ctx, lock, flags);
+	start(&wait, ctx, lock, flags, w);
 	find_owner(&wait);
 	of = (void *)task;
 	if (bpf_core_field_exists(struct mm_struct, mmap_lock) &&
@@ -362,35 +412,66 @@ int BPF_PROG(contention_begin, void *address, u32 flags)
 	return 0;
 }
 
-SEC("tp_btf/contention_end")
-int BPF_PROG(contention_end, void *address)
+static __always_inline void is_during(void)
 {
-	u64 key, depth, now, lock = (u64)address;
+	struct overview *o = overview();
+
+	if (o)
+		o->during++;
+}
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(contention_begin, void *address, u32 flags)
+{
 	struct window *w = open_window();
+	u64 *works = which_works();
+
+	if (!w || !works)
+		return 0;
+	if (*works) {
+		is_during();
+		return 0;
+	}
+	*works = AT_BEGIN;
+	begins(ctx, (u64)address, flags, w);
+	*works = NONE;
+	return 0;
+}
+
+/* The time of a wait that has ended also passed for the wait around it, if there is one. */
+static __always_inline void was_inside(struct wait *outer, struct wait *inner, u64 now,
+				       struct window *w)
+{
+	outer->inside += span(inner->since, now, w);
+}
+
+static __always_inline int ends(u64 lock, struct window *w)
+{
+	u32 zero = 0, task = bpf_get_current_pid_tgid();
+	u64 key = task, depth, now = bpf_ktime_get_ns();
 	struct overview *o;
 	struct wait *wait;
 	struct spins *s;
-	u32 zero = 0;
 	int i;
 
-	if (!w)
-		return 0;
-	now = bpf_ktime_get_ns();
 	s = bpf_map_lookup_elem(&spinning, &zero);
 	if (!s)
 		return 0;
 	depth = s->depth;
+	wait = bpf_map_lookup_elem(&waiting, &key);
 	for (i = NESTED - 1; i >= 0; i--) {
-		if (i >= depth || s->of[i].lock != lock)
+		if (i >= depth || s->of[i].lock != lock || s->of[i].task != task)
 			continue;
 		add(&s->of[i], now, w);
 		s->depth = i;
 		/* Those that began later have ended unseen. */
 		abandon(depth - 1 - i, w);
+		if (i > 0)
+			was_inside(&s->of[i - 1], &s->of[i], now, w);
+		else if (wait)
+			was_inside(wait, &s->of[i], now, w);
 		return 0;
 	}
-	key = (u32)bpf_get_current_pid_tgid();
-	wait = bpf_map_lookup_elem(&waiting, &key);
 	if (wait && wait->lock == lock) {
 		add(wait, now, w);
 		bpf_map_delete_elem(&waiting, &key);
@@ -399,6 +480,26 @@ int BPF_PROG(contention_end, void *address)
 	o = overview();
 	if (o && w->begin)
 		o->unbegun++;
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(contention_end, void *address)
+{
+	struct window *w = open_window();
+	u64 *works = which_works();
+
+	if (!w || !works)
+		return 0;
+	if (*works) {
+		/* The kernel has left out its beginning; elsewhere contention_begin has counted it. */
+		if (*works == AT_BEGIN)
+			is_during();
+		return 0;
+	}
+	*works = AT_END;
+	ends((u64)address, w);
+	*works = NONE;
 	return 0;
 }
 
@@ -419,7 +520,7 @@ static __always_inline void sleeps(void *ctx, struct task_struct *task, struct w
 			found = 1;
 	if (!found)
 		return;
-	start(&wait, ctx, 0, SOCKET_OWNER);
+	start(&wait, ctx, 0, SOCKET_OWNER, w);
 	if (bpf_map_update_elem(&waiting, &key, &wait, BPF_ANY)) {
 		o = overview();
 		if (o && w->begin)
@@ -432,11 +533,22 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	     u32 prev_state)
 {
 	struct window *w = open_window();
+	u64 *works = which_works();
+	struct spins *s;
 	struct wait *wait;
-	u64 key;
+	u32 zero = 0;
+	u64 key, worked;
 
-	if (!w)
+	if (!w || !works)
 		return 0;
+	worked = *works;
+	*works = AT_SWITCH;
+	/* Nothing spins where tasks are switched. */
+	s = bpf_map_lookup_elem(&spinning, &zero);
+	if (s && s->depth) {
+		abandon(s->depth, w);
+		s->depth = 0;
+	}
 	key = (u32)next->pid | FOR_SOCKET;
 	wait = bpf_map_lookup_elem(&waiting, &key);
 	if (wait) {
@@ -446,5 +558,6 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	/* Idle kernel threads have a further bit (TASK_NOLOAD). */
 	if (!preempt && prev_state == UNINTERRUPTIBLE)
 		sleeps(ctx, prev, w);
+	*works = worked;
 	return 0;
 }

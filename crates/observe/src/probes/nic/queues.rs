@@ -47,7 +47,25 @@ impl Tally {
     }
 }
 
-/// Drops by cause, as the kernel's own interface tells them; all causes together are in `hardware_drops`.
+/// Whether `hardware_drops` of the kernel's own interface has packets of this cause too:
+/// <https://docs.kernel.org/networking/netlink_spec/netdev.html#rx-hw-drops-uint>.
+fn in_hardware(kind: NicDropKind) -> bool {
+    match kind {
+        NicDropKind::NoBuffer
+        | NicDropKind::Missed
+        | NicDropKind::Error
+        | NicDropKind::RateLimit
+        | NicDropKind::LinkDown => true,
+        NicDropKind::AllocFailed | NicDropKind::Xdp | NicDropKind::Unspecified => false,
+    }
+}
+
+/// Packets that the device dropped, of which a cause is known.
+fn known_causes(drops: &BTreeMap<NicDropKind, u64>) -> u64 {
+    drops.iter().filter(|(kind, _)| in_hardware(**kind)).map(|(_, packets)| *packets).sum()
+}
+
+/// Drops by cause, as the kernel's own interface tells them. The cause of some of `hardware_drops` is unknown to it.
 fn netdev_drops(then: &QueueCounts, now: &QueueCounts) -> BTreeMap<NicDropKind, u64> {
     let grown =
         |of: fn(&QueueCounts) -> Option<u64>| Some(of(now)?.saturating_sub(of(then).unwrap_or(0)));
@@ -56,12 +74,22 @@ fn netdev_drops(then: &QueueCounts, now: &QueueCounts) -> BTreeMap<NicDropKind, 
         (NicDropKind::Error, grown(|of| of.errors)),
         (NicDropKind::RateLimit, grown(|of| of.rate_limited)),
     ];
-    let known: u64 = named.iter().filter_map(|(_, count)| *count).sum();
-    let rest = grown(|of| of.hardware_drops).map(|all| all.saturating_sub(known));
-    let others =
-        [(NicDropKind::AllocFailed, grown(|of| of.alloc_failed)), (NicDropKind::Unspecified, rest)];
+    let others = [
+        (NicDropKind::AllocFailed, grown(|of| of.alloc_failed)),
+        (NicDropKind::Unspecified, hardware_drops(then, now)),
+    ];
     let all = named.into_iter().chain(others);
-    all.filter_map(|(kind, count)| Some((kind, count?))).collect()
+    let mut all: BTreeMap<_, _> = all.filter_map(|(kind, count)| Some((kind, count?))).collect();
+    let known = known_causes(&all);
+    if let Some(rest) = all.get_mut(&NicDropKind::Unspecified) {
+        *rest = rest.saturating_sub(known);
+    }
+    all
+}
+
+/// All packets that the device dropped, whatever the cause.
+fn hardware_drops(then: &QueueCounts, now: &QueueCounts) -> Option<u64> {
+    Some(now.hardware_drops?.saturating_sub(then.hardware_drops.unwrap_or(0)))
 }
 
 /// Drops of one queue by cause, of those that somebody counts. What both count is the same packets.
@@ -77,6 +105,17 @@ fn queue_drops([then, now]: &[Tally; 2], key: Key) -> BTreeMap<NicDropKind, u64>
         let grown = count.saturating_sub(then.dropped(direction, Some(queue), kind));
         let known = all.entry(kind).or_default();
         *known = grown.max(*known);
+    }
+    // Of what the kernel has no cause for, the driver may name one.
+    let counts = now.netdev.get(&key);
+    let hardware =
+        counts.and_then(|counts| hardware_drops(then.netdev.get(&key).unwrap_or(&begun), counts));
+    if let Some(hardware) = hardware {
+        let own = driver.and_then(|of| of.drops.get(&NicDropKind::Unspecified)).map(|&count| {
+            count.saturating_sub(then.dropped(direction, Some(queue), NicDropKind::Unspecified))
+        });
+        let rest = hardware.saturating_sub(known_causes(&all));
+        all.insert(NicDropKind::Unspecified, rest.max(own.unwrap_or(0)));
     }
     all
 }
@@ -95,8 +134,31 @@ pub(super) fn drops(tallies: &[Tally; 2]) -> Vec<NicDrops> {
     }
     for direction in [Direction::Rx, Direction::Tx] {
         let of_device = now.driver.get(&(direction, None));
-        for (&kind, &count) in of_device.iter().flat_map(|of| &of.drops) {
-            let grown = count.saturating_sub(then.dropped(direction, None, kind));
+        let of_device: BTreeMap<NicDropKind, u64> = of_device
+            .iter()
+            .flat_map(|of| &of.drops)
+            .map(|(&kind, &count)| {
+                (kind, count.saturating_sub(then.dropped(direction, None, kind)))
+            })
+            .collect();
+        // What the kernel counts of the queues without a cause may be what the driver counts of the device with one.
+        let mut named = known_causes(&of_device);
+        let in_netdev = |(of, _): &&Key| *of == direction;
+        if now.netdev.keys().any(|key| in_netdev(&key))
+            && let Some(rest) = all.get_mut(&(direction, NicDropKind::Unspecified))
+        {
+            let own = now.driver.keys().filter(|(of, queue)| *of == direction && queue.is_some());
+            let own: u64 = own
+                .map(|&(_, queue)| {
+                    let kind = NicDropKind::Unspecified;
+                    now.dropped(direction, queue, kind)
+                        .saturating_sub(then.dropped(direction, queue, kind))
+                })
+                .sum();
+            named = named.min(rest.saturating_sub(own));
+            *rest -= named;
+        }
+        for (kind, grown) in of_device {
             *all.entry((direction, kind)).or_default() += grown;
         }
     }
@@ -328,6 +390,46 @@ mod tests {
         ];
         assert_eq!(drops.into_iter().collect::<Vec<_>>(), expected);
         assert!(netdev_drops(&QueueCounts::default(), &QueueCounts::default()).is_empty());
+    }
+
+    /// Of one queue, and of the device as a whole, at the end of a window that began with nothing.
+    fn counted_by(
+        hardware_drops: u64,
+        of_queue: &[(NicDropKind, u64)],
+        of_device: &[(NicDropKind, u64)],
+    ) -> BTreeMap<NicDropKind, u64> {
+        let translated = |drops: &[(NicDropKind, u64)]| Translated {
+            drops: drops.iter().copied().collect(),
+            ..Translated::default()
+        };
+        let counts = QueueCounts { hardware_drops: Some(hardware_drops), ..QueueCounts::default() };
+        let now = Tally {
+            netdev: BTreeMap::from([((Direction::Rx, 0), counts)]),
+            driver: BTreeMap::from([
+                ((Direction::Rx, Some(0)), translated(of_queue)),
+                ((Direction::Rx, None), translated(of_device)),
+            ]),
+        };
+        let all = drops(&[Tally::default(), now]);
+        all.into_iter().map(|of| (of.kind, of.packets)).collect()
+    }
+
+    #[test]
+    fn packets_whose_cause_only_the_driver_names_count_once() {
+        use NicDropKind::{Missed, NoBuffer, Unspecified, Xdp};
+        let of = |all: &[(NicDropKind, u64)]| all.iter().copied().collect::<BTreeMap<_, _>>();
+        // The driver names the cause of some, of the queue or of the device.
+        assert_eq!(counted_by(20, &[(NoBuffer, 15)], &[]), of(&[(NoBuffer, 15), (Unspecified, 5)]));
+        assert_eq!(counted_by(20, &[], &[(Missed, 15)]), of(&[(Missed, 15), (Unspecified, 5)]));
+        // It names more than the kernel has.
+        assert_eq!(counted_by(20, &[], &[(Missed, 35)]), of(&[(Missed, 35)]));
+        assert_eq!(
+            counted_by(20, &[(NoBuffer, 12)], &[(Missed, 5)]),
+            of(&[(NoBuffer, 12), (Missed, 5), (Unspecified, 3)])
+        );
+        // Both have no cause for the same packets, and what a program dropped is not the device's.
+        assert_eq!(counted_by(20, &[(Unspecified, 18)], &[]), of(&[(Unspecified, 20)]));
+        assert_eq!(counted_by(20, &[(Xdp, 7)], &[]), of(&[(Xdp, 7), (Unspecified, 20)]));
     }
 
     #[test]

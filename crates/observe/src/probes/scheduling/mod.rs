@@ -18,6 +18,8 @@ use crate::tracker::{
 };
 use threads::Watched;
 
+/// `ended` of a thread that has left its CPU for the last time, as scheduling.h has it.
+const GONE: u32 = 2;
 /// Threads that the kernel's table holds.
 const MOST_THREADS: usize = 4_096;
 /// Tasks that are listed of each thread.
@@ -231,7 +233,7 @@ impl Watch {
             ThreadState::Unseen if starved => 0,
             _ => return None,
         };
-        (of.ended == 0).then(|| self.end.saturating_sub(since.max(self.begin)))
+        (of.ended != GONE).then(|| self.end.saturating_sub(since.max(self.begin)))
     }
 
     fn others<'a>(&self, queues: impl Iterator<Item = &'a Queue>) -> OtherTasks {

@@ -25,6 +25,7 @@ mod tests {
             seconds: waits as f64 * 2e-6,
             spin_seconds: waits as f64 * 2e-6,
             probe_seconds: waits as f64 * 1.5e-6,
+            inner_seconds: 0.0,
             longest_seconds: 41e-6,
             still_waiting: 0,
             still_waiting_seconds: 0.0,
@@ -90,6 +91,7 @@ mod tests {
             wait_seconds: sum(|site| site.seconds),
             spin_seconds: sum(|site| site.spin_seconds),
             probe_seconds: sum(|site| site.probe_seconds),
+            inner_seconds: 0.0,
             longest_seconds: 0.25,
             still_waiting: 3,
             still_waiting_seconds: 0.4,
@@ -98,6 +100,8 @@ mod tests {
             abandoned: 1,
             unbegun: 2,
             uncounted: 3,
+            during_probe: 0,
+            lost_stacks: 0,
             sites,
         }
     }
