@@ -121,7 +121,7 @@ fn is_own(site: &LockSite) -> bool {
 }
 
 fn certain(site: &LockSite) -> f64 {
-    (site.seconds - site.probe_seconds).max(0.0)
+    (site.seconds - site.probe_seconds - site.inner_seconds).max(0.0)
 }
 
 fn sites(run: &Run) -> Result<Vec<&LockSite>, String> {

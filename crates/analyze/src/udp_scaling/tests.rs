@@ -379,6 +379,7 @@ fn site(class: &str, function: &str, context: WaitContext, seconds: f64) -> Lock
         seconds,
         spin_seconds: seconds,
         probe_seconds: 0.0,
+        inner_seconds: 0.0,
         longest_seconds: 0.001,
         still_waiting: 0,
         still_waiting_seconds: 0.0,
