@@ -258,6 +258,11 @@ pub(crate) trait SocketNet: Net {
     /// What I/O options have done so far.
     fn io(&self) -> IoCounts;
 
+    /// Frames that were lost at the worker's AF_XDP sockets so far.
+    fn frame_drops(&self) -> u64 {
+        0
+    }
+
     /// See [`Sockets::settle`].
     fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Self::Socket>)
     where
@@ -760,7 +765,7 @@ impl<N: SocketNet> Worker<N> {
 
     fn drops(&self) -> u64 {
         let open: u64 = self.open().map(|socket| u64::from(socket.receive_drops())).sum();
-        open + self.net.sockets().opener.closed_drops
+        open + self.net.sockets().opener.closed_drops + self.net.frame_drops()
     }
 
     /// Segments of all connections so far, but for those that closed unread.

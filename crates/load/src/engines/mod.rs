@@ -1,6 +1,8 @@
 //! The engines: how a worker's thread waits for I/O, a file each. [`ALL`] is the only list of them. What
 //! happens between two waits is the same for all.
 
+mod af_xdp;
+mod af_xdp_native;
 mod epoll;
 pub(crate) mod io_uring;
 mod io_uring_sqpoll;
@@ -10,12 +12,15 @@ mod threads;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use wirecost_model::plan::Plan;
 use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 use wirecost_program::payload::Patterns;
 
+use crate::frames::Devices;
 use crate::sockets::Sockets;
 use crate::worker::{EventSender, Order};
 
@@ -43,6 +48,22 @@ pub trait Engine: Sync {
         None
     }
 
+    /// Whether it carries every protocol, by any device. Otherwise [`Engine::refuses`] and [`Engine::lacks`] say what it
+    /// cannot do.
+    fn is_general(&self) -> bool {
+        true
+    }
+
+    /// What a program asks for that this engine cannot do.
+    fn refuses(&self, _: &Program) -> Option<String> {
+        None
+    }
+
+    /// Why this host cannot carry out a plan by this engine, with messages of at most so many bytes.
+    fn lacks(&self, _: &Plan, _longest: u64) -> Option<String> {
+        None
+    }
+
     /// What of a program this engine does differently from what its name says.
     fn warnings(&self, _: &Program) -> Vec<Warning> {
         Vec::new()
@@ -63,6 +84,8 @@ pub static ALL: &[&dyn Engine] = &[
     &io_uring_sqpoll::IoUringSqpoll,
     &poll::Poll,
     &threads::Threads,
+    &af_xdp::AfXdp,
+    &af_xdp_native::AfXdpNative,
 ];
 
 impl std::fmt::Debug for dyn Engine {
@@ -100,6 +123,10 @@ pub struct Setup<'a> {
     pub(crate) wakers: Option<&'a Wakers>,
     /// Another host of the run uses the same CPUs.
     pub(crate) shares_cpus: bool,
+    /// The number of the worker, and how many the host has.
+    pub(crate) worker: (u32, u32),
+    /// Devices whose frames workers share.
+    pub(crate) devices: &'a Arc<Devices>,
     /// The CPU for a thread of the kernel that works for this worker, where the engine has more than one
     /// CPU per worker.
     pub(crate) second_cpu: Option<u32>,

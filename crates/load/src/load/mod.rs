@@ -49,6 +49,7 @@ use crate::broker::{Broker, Route, inbox};
 use crate::clients::Clients;
 use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
+use crate::frames::Devices;
 use crate::permissions::{Partners, Permissions};
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, check_placement};
 use crate::tls::Credentials;
@@ -235,6 +236,7 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
     let engine = engines::find(plan.engine.as_str())
         .ok_or_else(|| LoadError::Plan(format!("this host has no engine {}", plan.engine)))?;
     let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+    check_engine(plan, engine)?;
     connections::check(&plan.program)?;
     connections::check_sockets(&plan.program)?;
     Sources::find(plan, files)?;
@@ -249,6 +251,16 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
         }
     }
     Placement::new(plan, engine, limit).map(drop)
+}
+
+/// What an engine cannot do is said before anything is sent.
+fn check_engine(plan: &Plan, engine: &'static dyn Engine) -> Result<(), LoadError> {
+    let refused = engine.refuses(&plan.program);
+    let missing = || engine.lacks(plan, largest_message(&plan.program));
+    match refused.or_else(missing) {
+        Some(reason) => Err(LoadError::Plan(format!("engine {}: {reason}", engine.name()))),
+        None => Ok(()),
+    }
 }
 
 impl Load {
@@ -292,6 +304,7 @@ impl Load {
     ) -> Result<(Load, Prepared), LoadError> {
         let files = &permissions.files;
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        check_engine(&plan, engine)?;
         connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
@@ -321,6 +334,7 @@ impl Load {
         }));
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let patterns = shared_patterns(&plan, engine, &contents)?;
+        let devices: Arc<Devices> = Arc::default();
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -331,7 +345,7 @@ impl Load {
                 number,
                 &placement,
                 &common,
-                &services,
+                (&services, devices.clone()),
                 (patterns.clone(), contents.clone()),
                 (announce.clone(), outlet.clone()),
             )?;
@@ -773,7 +787,7 @@ fn start_worker(
     number: u32,
     placement: &Placement,
     common: &Common,
-    services: &Services,
+    (services, devices): (&Services, Arc<Devices>),
     (patterns, contents): (Option<Patterns>, Contents),
     (announce, outlet): (Sender<io::Result<Started>>, EventSender),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
@@ -828,6 +842,8 @@ fn start_worker(
                 message,
                 wakers: wakers.as_ref(),
                 shares_cpus,
+                worker: (number, workers),
+                devices: &devices,
                 second_cpu,
             })?;
             sockets.data.open_sinks(
