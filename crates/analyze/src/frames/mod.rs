@@ -167,11 +167,12 @@ impl Counted {
     /// Where sockets dropped so many packets. A socket counts alike that its buffer or UDP's memory had no room, that a
     /// checksum was wrong, and that its filter refused (`udp_queue_rcv_one_skb` in
     /// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c>).
-    fn at_sockets(&self, drops: u64, kernel: bool) -> Vec<FramesPlace> {
+    /// Sockets of frames count what they drop themselves.
+    fn at_sockets(&self, drops: u64, frames: u64, kernel: bool) -> Vec<FramesPlace> {
+        let mut rest = drops.saturating_sub(frames);
         if !kernel {
-            return places([(Place::SocketBuffer, drops)]);
+            return places([(Place::SocketBuffer, rest), (Place::FrameSocket, frames)]);
         }
-        let mut rest = drops;
         let mut take = |counted: u64| {
             let taken = counted.min(rest);
             rest -= taken;
@@ -184,6 +185,7 @@ impl Counted {
             (Place::SocketBuffer, buffer),
             (Place::Memory, memory),
             (Place::Checksum, checksum),
+            (Place::FrameSocket, frames),
             (Place::Unexplained, rest),
         ])
     }
@@ -315,7 +317,8 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         places: Vec::new(),
     };
     let mut stages = vec![stage(Stage::Generated, Some(generated), Some(overall.generated))];
-    let of_sockets = into.at_sockets(drops, kernel);
+    let frames = of_side(to).map(|window| window.phase.io.frames_dropped).sum();
+    let of_sockets = into.at_sockets(drops, frames, kernel);
     let mut reached = read + drops;
     if kernel {
         // More than came to it a device can only have sent for others, and what was lost for others is not missing
