@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
@@ -25,6 +26,10 @@ const PAGE_RX_RING: u64 = 0;
 const PAGE_TX_RING: u64 = 0x8000_0000;
 const PAGE_FILL_RING: u64 = 0x1_0000_0000;
 const PAGE_COMPLETION_RING: u64 = 0x1_8000_0000;
+
+/// A queue is free some time after its socket has been closed, as the kernel releases the memory in a worker of its own
+/// (`xp_put_pool` in <https://elixir.bootlin.com/linux/v6.12/source/net/xdp/xsk_buff_pool.c>).
+const RELEASE: Duration = Duration::from_secs(2);
 
 /// What the kernel keeps free in front of each frame that it receives (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
@@ -211,7 +216,14 @@ impl FrameSocket {
         }
         fill.publish();
         let free = places(0..FRAMES).rev().collect();
-        bind(&socket, setup)?;
+        let deadline = Instant::now() + RELEASE;
+        while let Err(error) = bind(&socket, setup) {
+            let is_busy = Errno::from_io_error(&error) == Some(Errno::BUSY);
+            if !is_busy || Instant::now() > deadline {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let longest = setup.longest;
         Ok(Self {
             socket,

@@ -4,6 +4,8 @@
 
 mod net;
 mod packet;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,6 +14,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ObjectBuilder};
+use wirecost_linux::privilege::{self, Capability};
 use wirecost_linux::xdp::{self, Device, FrameSocket, Mode};
 use wirecost_model::plan::Plan;
 use wirecost_model::program::Program;
@@ -50,8 +53,10 @@ pub(crate) fn lacks(plan: &Plan, longest: u64) -> Option<String> {
     if let Some(reason) = xdp::why_not() {
         return Some(reason);
     }
-    if let Err(error) = load_program() {
-        return Some(format!("its XDP program needs CAP_BPF and CAP_NET_ADMIN: {error}"));
+    let missing = privilege::missing(&[Capability::Bpf, Capability::NetAdmin]);
+    if !missing.is_empty() {
+        let names: Vec<_> = missing.into_iter().map(Capability::name).collect();
+        return Some(format!("its XDP program needs {}", names.join(" and ")));
     }
     let address = plan.data_address.filter(|address| !address.is_unspecified())?;
     match xdp::device_of_address(address.to_canonical()) {
