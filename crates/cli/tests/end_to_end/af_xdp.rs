@@ -13,9 +13,11 @@ use wirecost_linux::xdp;
 use crate::lab::Standing;
 use crate::program::{Program, signal_to, until};
 
-/// As many as neither a receive ring nor a backlog of the kernel is too short for.
-const ITERATIONS: u64 = 400;
+/// As many as neither a receive ring nor a backlog of the kernel nor that of a veth (256) is too short for.
+const ITERATIONS: u64 = 100;
 const STRANDS: u64 = 2;
+/// Other tests can fill the backlog of a CPU at that instant.
+const ATTEMPTS: u32 = 20;
 
 const COUNTED: &str = r#"
     name = "counted"
@@ -27,7 +29,7 @@ const COUNTED: &str = r#"
     [[group.transaction]]
     flowops = [{ type = "connect", remotehost = "${h}", protocol = "udp" }]
     [[group.transaction]]
-    iterations = 400
+    iterations = 100
     flowops = [{ type = "write", size = "${size}", verify = true }]
     [[group.transaction]]
     flowops = ["disconnect"]
@@ -37,6 +39,36 @@ fn has_program(host: &LabHost, address: IpAddr) -> bool {
     let namespace = NetNs::open(&host.namespace).expect("the namespace");
     let device = namespace.run(|| xdp::device_of_address(address)).expect("a thread");
     device.expect("netlink").expect("the device").has_program
+}
+
+/// Whether all datagrams arrived. Those that did not were dropped by the full backlog of a CPU, where a veth counts them as
+/// not sent.
+fn carries(on_lab: &str, engine: &str, size: &str, address: Option<std::net::Ipv6Addr>) -> bool {
+    let size_of = format!("size={size}");
+    let mut arguments =
+        vec!["run", "counted.toml", "--observe", "none", "--json", "run.json", "--workers", "1"];
+    arguments.extend([on_lab, "--engine", engine, "--var", &size_of]);
+    let address = address.map(|address| format!("h={address}"));
+    arguments.extend(address.iter().flat_map(|address| ["--var", address]));
+    let finished = Program::new(arguments).file("counted.toml", COUNTED).finish();
+    assert_eq!(finished.code, 0, "{engine}, {size} bytes: {finished}");
+    let document = finished.document();
+    let sent = STRANDS * ITERATIONS;
+    let frames = document.at("/io/frames");
+    assert_eq!(frames["sent"], sent, "{frames}");
+    assert_eq!(frames["dropped"], 0, "{frames}");
+    let [received, beside] =
+        ["received", "received_beside"].map(|key| frames[key].as_u64().unwrap());
+    let lost = document.count("/datagrams/lost");
+    assert_eq!(received + beside + lost, sent, "{frames}");
+    assert!(received > 0, "{frames}");
+    assert_eq!(document.count("/datagrams/reordered"), 0);
+    let stages = document.list("/frames/directions/0/stages");
+    for (number, stage) in stages.iter().enumerate() {
+        let expected = if number == 0 { sent } else { sent - lost };
+        assert_eq!(stage["datagrams"], expected, "{engine}, {size} bytes: {stage}");
+    }
+    lost == 0
 }
 
 #[test]
@@ -51,40 +83,14 @@ fn every_datagram_arrives_as_a_frame() {
         vec![("af_xdp", "1", None), ("af_xdp", "1472", None), ("af_xdp_native", "100", None)];
     cases.extend(hosts[1].ipv6.map(|address| ("af_xdp", "1452", Some(address))));
     for (engine, size, address) in cases {
-        let size_of = format!("size={size}");
-        let mut arguments = vec![
-            "run",
-            "counted.toml",
-            "--observe",
-            "none",
-            "--json",
-            "run.json",
-            "--workers",
-            "1",
-        ];
-        arguments.extend([&*on_lab, "--engine", engine, "--var", &size_of]);
-        let address = address.map(|address| format!("h={address}"));
-        arguments.extend(address.iter().flat_map(|address| ["--var", address]));
-        let finished = Program::new(arguments).file("counted.toml", COUNTED).finish();
-        assert_eq!(finished.code, 0, "{engine}, {size} bytes: {finished}");
-        let document = finished.document();
-        let sent = STRANDS * ITERATIONS;
-        let frames = document.at("/io/frames");
-        assert_eq!(frames["sent"], sent, "{frames}");
-        assert_eq!(frames["dropped"], 0, "{frames}");
-        let [received, beside] =
-            ["received", "received_beside"].map(|key| frames[key].as_u64().unwrap());
-        assert_eq!(received + beside, sent, "{frames}");
-        // Where the receiver gets ready after its client, the first ones come by the kernel.
-        assert!(received > 0, "{frames}");
-        for stage in document.list("/frames/directions/0/stages") {
-            assert_eq!(stage["datagrams"], sent, "{engine}, {size} bytes: {stage}");
-        }
-        assert_eq!(document.count("/datagrams/lost"), 0);
-        assert_eq!(document.count("/datagrams/reordered"), 0);
-        for host in &hosts {
-            assert!(!has_program(host, host.ipv4.into()), "it is gone with the run");
-        }
+        let undisturbed = (0..ATTEMPTS).any(|_| {
+            let complete = carries(&on_lab, engine, size, address);
+            for host in &hosts {
+                assert!(!has_program(host, host.ipv4.into()), "it is gone with the run");
+            }
+            complete
+        });
+        assert!(undisturbed, "{engine}, {size} bytes: the CPU's backlog was full each time");
     }
 }
 
