@@ -156,6 +156,20 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_attaches_no_program_to_a_device() {
+        for (engine, is_refused) in [("io_uring", false), ("af_xdp", true), ("af_xdp_native", true)]
+        {
+            let mut order = prepare("udp", |_| {});
+            let Order::Prepare(plan) = &mut order else { panic!("{order:?}") };
+            plan.engine = engine.into();
+            match check(&order) {
+                Err(Refusal::Engine { engine: named }) => assert!(is_refused && named == engine),
+                other => assert_eq!((other, is_refused), (Ok(()), false)),
+            }
+        }
+    }
+
+    #[test]
     fn a_plan_names_no_file() {
         assert_eq!(check(&prepare("tcp", |_| {})), Ok(()));
         let mut dir = prepare("tcp", |o| o.dir = Some("/etc".to_owned()));

@@ -43,6 +43,10 @@ impl Engine for AfXdp {
         false
     }
 
+    fn most_workers(&self) -> Option<u32> {
+        Some(frames::MOST_WORKERS)
+    }
+
     fn refuses(&self, program: &Program) -> Option<String> {
         frames::refuses(program)
     }
@@ -67,9 +71,7 @@ pub(super) fn prepare(setup: &mut Setup<'_>, mode: Mode) -> io::Result<Run> {
     if shares_cpus {
         thread::set_batch();
     }
-    let (worker, workers) = setup.worker;
-    let longest = setup.message;
-    let carrier = Carrier { devices: setup.devices.clone(), mode, worker, workers, longest };
+    let carrier = Carrier { mode, queue: setup.worker, longest: setup.message };
     Ok(Box::new(move |thread| run(thread, carrier, shares_cpus)))
 }
 

@@ -24,6 +24,10 @@ impl Engine for AfXdpNative {
         false
     }
 
+    fn most_workers(&self) -> Option<u32> {
+        Some(frames::MOST_WORKERS)
+    }
+
     fn refuses(&self, program: &Program) -> Option<String> {
         frames::refuses(program)
     }

@@ -12,7 +12,6 @@ mod threads;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use wirecost_model::plan::Plan;
@@ -20,7 +19,6 @@ use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 use wirecost_program::payload::Patterns;
 
-use crate::frames::Devices;
 use crate::sockets::Sockets;
 use crate::worker::{EventSender, Order};
 
@@ -41,6 +39,11 @@ pub trait Engine: Sync {
     /// CPUs that a worker needs for itself: more than one where threads of the kernel work for it.
     fn cpus_per_worker(&self) -> usize {
         1
+    }
+
+    /// Workers of a host at most; `None` for any number.
+    fn most_workers(&self) -> Option<u32> {
+        None
     }
 
     /// The engine that runs in its place where this one is [`Unavailable`].
@@ -123,10 +126,8 @@ pub struct Setup<'a> {
     pub(crate) wakers: Option<&'a Wakers>,
     /// Another host of the run uses the same CPUs.
     pub(crate) shares_cpus: bool,
-    /// The number of the worker, and how many the host has.
-    pub(crate) worker: (u32, u32),
-    /// Devices whose frames workers share.
-    pub(crate) devices: &'a Arc<Devices>,
+    /// The number of the worker.
+    pub(crate) worker: u32,
     /// The CPU for a thread of the kernel that works for this worker, where the engine has more than one
     /// CPU per worker.
     pub(crate) second_cpu: Option<u32>,

@@ -7,11 +7,9 @@ mod packet;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ObjectBuilder};
 use wirecost_linux::privilege::{self, Capability};
@@ -24,6 +22,9 @@ pub(crate) use self::net::{Carrier, FrameNet};
 use self::packet::Flow;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/frames_select.bpf.o"));
+
+/// The program and its maps are descriptors, and each worker has a descriptor table of its own.
+pub(crate) const MOST_WORKERS: u32 = 1;
 
 /// I/O options that do not act on the calls or the sockets that frames replace.
 const OPTIONS: [&str; 1] = ["placement"];
@@ -109,7 +110,7 @@ fn load_program() -> io::Result<(OwnedFd, MapHandle, MapHandle)> {
     Ok((program, map("flows")?, map("sockets")?))
 }
 
-/// The program on a device, until all workers have let go of it. The kernel detaches it if this process ends, however.
+/// The program on a device, until the worker lets go of it. The kernel detaches it if this process ends, however.
 #[derive(Debug)]
 struct Attached {
     device: Device,
@@ -151,22 +152,5 @@ impl Attached {
     fn remove_flow(&self, flow: &Flow) {
         // It is gone with the program at the latest.
         let _ = self.flows.delete(flow.bytes());
-    }
-}
-
-/// The devices whose frames the workers of a host share.
-#[derive(Debug, Default)]
-pub(crate) struct Devices(Mutex<BTreeMap<u32, Weak<Attached>>>);
-
-impl Devices {
-    /// The program on a device, which the first worker attaches.
-    fn attach(&self, device: &Device, mode: Mode) -> io::Result<Arc<Attached>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(attached) = all.get(&device.index).and_then(Weak::upgrade) {
-            return Ok(attached);
-        }
-        let attached = Arc::new(Attached::new(device, mode)?);
-        all.insert(device.index, Arc::downgrade(&attached));
-        Ok(attached)
     }
 }

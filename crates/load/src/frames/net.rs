@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::xdp::{self, Device, FrameSocket, Mode, Received};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
@@ -21,7 +20,7 @@ use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
 use super::packet::{self, Flow, Headers};
-use super::{Attached, Devices, check};
+use super::{Attached, check};
 use crate::sockets::{Socket, Sockets, Token, Trigger, late_greeting, register};
 use crate::worker::SocketNet;
 
@@ -45,7 +44,7 @@ pub(crate) struct FrameConnection {
 #[derive(Debug)]
 struct Port {
     socket: FrameSocket,
-    attached: Arc<Attached>,
+    attached: Attached,
     /// Frames in the transmit ring of which the kernel has not been told.
     gathered: u32,
 }
@@ -63,14 +62,12 @@ struct FlowState {
     in_kernel: bool,
 }
 
-/// Where frames go: what the workers of a host share, and what is the same for all connections.
+/// What is the same for all frames.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    pub(crate) devices: Arc<Devices>,
     pub(crate) mode: Mode,
-    /// Of the worker, which is that of its queue.
-    pub(crate) worker: u32,
-    pub(crate) workers: u32,
+    /// Of each device.
+    pub(crate) queue: u32,
     /// The longest datagram of the program, bytes.
     pub(crate) longest: u64,
 }
@@ -149,7 +146,7 @@ impl FrameNet {
         let Port { attached, .. } = &self.frames.ports[port];
         // Frames come from now on; what came before is in the kernel's socket.
         let flow = Flow::new(local, remote);
-        attached.add_flow(&flow, self.carrier.worker)?;
+        attached.add_flow(&flow, self.carrier.queue)?;
         let own = path.device.ethernet.ok_or(io::ErrorKind::Unsupported)?;
         let state = FlowState {
             flow,
@@ -184,8 +181,8 @@ impl FrameNet {
         if let Some(known) = known {
             return Ok(known);
         }
-        let queue = self.carrier.worker;
-        let attached = self.carrier.devices.attach(device, self.carrier.mode)?;
+        let queue = self.carrier.queue;
+        let attached = Attached::new(device, self.carrier.mode)?;
         let unattached = Device { has_program: false, ..device.clone() };
         check(&unattached, local.ip(), self.carrier.longest).map_err(invalid)?;
         let setup = xdp::Setup {
@@ -206,18 +203,9 @@ impl FrameNet {
     }
 
     fn explain(&self, device: &Device, error: io::Error) -> io::Error {
-        let (name, queue) = (&device.name, self.carrier.worker);
+        let (name, queue) = (&device.name, self.carrier.queue);
         let said = match Errno::from_io_error(&error) {
-            Some(Errno::INVAL) => {
-                let channels = Ethtool::open().and_then(|ethtool| ethtool.channels(name));
-                let queues = channels.ok().map(|channels| channels.combined + channels.rx);
-                let has = queues.filter(|&queues| queues > 0).map_or_else(
-                    || format!("{name} has no queue {queue}"),
-                    |queues| format!("{name} has {queues} queues"),
-                );
-                let workers = self.carrier.workers;
-                format!("{has}, and each of {workers} workers needs one: use --workers N")
-            }
+            Some(Errno::INVAL) => format!("{name} has no queue {queue}"),
             Some(Errno::BUSY) => {
                 format!("another AF_XDP socket has queue {queue} of {name}")
             }

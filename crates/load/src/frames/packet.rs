@@ -213,7 +213,7 @@ mod tests {
         let words = bytes
             .chunks(2)
             .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0)));
-        let mut sum = words.fold(0u32, |sum, word| sum + word);
+        let mut sum: u32 = words.sum();
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);
         }

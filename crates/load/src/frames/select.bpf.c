@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Hands the datagrams of a run's connections to the AF_XDP sockets of its workers. Everything else goes on to the
- * kernel: other flows, fragments, packets with IP options or extension headers, and frames that came to the queue of
- * another worker than the one that has the connection, whose kernel socket then has them. */
+ * kernel: other flows, fragments, packets with IP options or extension headers, and frames that came to another queue
+ * than that of the connection's AF_XDP socket: its kernel socket has them then. */
 #include "types.h"
 #include <bpf/bpf_helpers.h>
 
@@ -37,7 +37,7 @@ struct flow {
 	u16 local_port;
 };
 
-/* The queue of the worker that has a connection. */
+/* The queue at which a connection is received. */
 struct {
 	__uint(type, 1 /* BPF_MAP_TYPE_HASH */);
 	__uint(max_entries, 65536);

@@ -49,7 +49,6 @@ use crate::broker::{Broker, Route, inbox};
 use crate::clients::Clients;
 use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
-use crate::frames::Devices;
 use crate::permissions::{Partners, Permissions};
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, check_placement};
 use crate::tls::Credentials;
@@ -334,7 +333,6 @@ impl Load {
         }));
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let patterns = shared_patterns(&plan, engine, &contents)?;
-        let devices: Arc<Devices> = Arc::default();
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -345,7 +343,7 @@ impl Load {
                 number,
                 &placement,
                 &common,
-                (&services, devices.clone()),
+                &services,
                 (patterns.clone(), contents.clone()),
                 (announce.clone(), outlet.clone()),
             )?;
@@ -787,7 +785,7 @@ fn start_worker(
     number: u32,
     placement: &Placement,
     common: &Common,
-    (services, devices): (&Services, Arc<Devices>),
+    services: &Services,
     (patterns, contents): (Option<Patterns>, Contents),
     (announce, outlet): (Sender<io::Result<Started>>, EventSender),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
@@ -842,8 +840,7 @@ fn start_worker(
                 message,
                 wakers: wakers.as_ref(),
                 shares_cpus,
-                worker: (number, workers),
-                devices: &devices,
+                worker: number,
                 second_cpu,
             })?;
             sockets.data.open_sinks(
