@@ -174,6 +174,9 @@ fn what_frames_cannot_carry_is_refused_before_the_run() {
         return;
     }
     refused(&["@udp-rr", "--engine", "af_xdp"], &["lo has no Ethernet frames", "use --lab"]);
+    let two =
+        ["@udp-rr", "--lab", "--engine", "af_xdp", "--workers", "2", "--var", "connections=4"];
+    refused(&two, &["engine af_xdp has at most 1 worker", "use --workers 1"]);
     let long = ["@udp-stream", "--lab", "--engine", "af_xdp", "--var", "size=4k"];
     refused(&long, &["a datagram of 4096 bytes", "the MTU of eth0 is 1500", "size=1472 or less"]);
 }
