@@ -41,6 +41,9 @@ const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 /// How long a neighbour may take to answer: the kernel asks three times, a second apart.
 const RESOLUTION: Duration = Duration::from_secs(4);
 
+/// How often a list is asked for that changes meanwhile.
+const DUMPS: u32 = 10;
+
 /// A device as far as frames are concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
@@ -94,13 +97,23 @@ pub fn device_of_address(wanted: IpAddr) -> io::Result<Option<Device>> {
     let netlink = Netlink::route()?;
     let mut index = None;
     let request = message(RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, &[0; ADDRESS]);
-    netlink.ask(&request, |body| {
-        let attributes = body.get(ADDRESS..).unwrap_or_default();
-        let own = attribute(attributes, IFA_LOCAL).or(attribute(attributes, IFA_ADDRESS));
-        if own.and_then(ip) == Some(wanted) {
-            index = u32_at(body, 4);
+    for attempt in 1..=DUMPS {
+        let asked = netlink.ask(&request, |body| {
+            let attributes = body.get(ADDRESS..).unwrap_or_default();
+            let own = attribute(attributes, IFA_LOCAL).or(attribute(attributes, IFA_ADDRESS));
+            if own.and_then(ip) == Some(wanted) {
+                index = u32_at(body, 4);
+            }
+        });
+        match asked {
+            // Addresses changed while they were listed.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && attempt < DUMPS => {}
+            asked => {
+                asked?;
+                break;
+            }
         }
-    })?;
+    }
     index.map(|index| device(&netlink, index)).transpose()
 }
 

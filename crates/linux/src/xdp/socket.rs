@@ -2,10 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
+};
 
 use super::Mode;
 use super::rings::{Descriptor, Mapping, Offsets, Ring};
@@ -20,6 +23,8 @@ const XDP_UMEM_REG: libc::c_int = 4;
 const XDP_UMEM_FILL_RING: libc::c_int = 5;
 const XDP_UMEM_COMPLETION_RING: libc::c_int = 6;
 const XDP_STATISTICS: libc::c_int = 7;
+const XDP_OPTIONS: libc::c_int = 8;
+const XDP_OPTIONS_ZEROCOPY: u32 = 1 << 0;
 const XDP_COPY: u16 = 1 << 1;
 const XDP_USE_NEED_WAKEUP: u16 = 1 << 3;
 const PAGE_RX_RING: u64 = 0;
@@ -39,6 +44,10 @@ const SMALL: u32 = 2048;
 const LARGE: u32 = 4096;
 /// Entries of a ring are 2^n.
 pub(super) const FRAMES: u32 = 2048;
+/// Frames that a call sends in copy mode.
+const BATCH: u32 = 32;
+
+static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
 /// `struct xdp_mmap_offsets`.
 #[repr(C)]
@@ -64,13 +73,14 @@ struct Memory {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes)]
 pub struct Statistics {
-    /// Frames that were dropped because they were too long, or as there was no place for them: the fill ring was empty.
+    /// Frames that were dropped because they were too long, or (in copy mode) as there was no place for them: the fill ring
+    /// was empty.
     pub rx_dropped: u64,
     pub rx_invalid_descs: u64,
     pub tx_invalid_descs: u64,
     /// Frames that were dropped because the receive ring was full.
     pub rx_ring_full: u64,
-    /// How often the kernel found no free place. Each of these frames is one of `rx_dropped`.
+    /// How often the kernel found no free place. In copy mode each of these frames is one of `rx_dropped`.
     pub rx_fill_ring_empty_descs: u64,
     pub tx_ring_empty_descs: u64,
 }
@@ -97,6 +107,9 @@ const OFFSETS: SocketOption<AllOffsets> = unsafe { SocketOption::new(SOL_XDP, XD
 // SAFETY: the same.
 const STATISTICS: SocketOption<Statistics> = unsafe { SocketOption::new(SOL_XDP, XDP_STATISTICS) };
 
+/// `struct xdp_options`: flags.
+const OPTIONS: SocketOption<u32> = ring_size(XDP_OPTIONS);
+
 const fn ring_size(name: libc::c_int) -> SocketOption<u32> {
     // SAFETY: a number.
     unsafe { SocketOption::new(SOL_XDP, name) }
@@ -117,6 +130,8 @@ pub struct Setup {
 pub struct Received {
     start: u64,
     length: u32,
+    /// Number of the socket whose memory it is in.
+    socket: u32,
 }
 
 impl Received {
@@ -139,6 +154,10 @@ pub struct FrameSocket {
     /// Places that can be sent from.
     free: Vec<u64>,
     longest: u32,
+    /// The driver reads and writes the memory itself.
+    zero_copy: bool,
+    /// Of the sockets of this process.
+    number: u32,
     /// System calls that had the kernel send.
     calls: u64,
 }
@@ -163,6 +182,9 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 impl FrameSocket {
+    /// Places for received frames.
+    pub const PLACES: u32 = FRAMES;
+
     /// Longest frame that a socket can have.
     pub const LONGEST: u32 = LARGE - HEADROOM;
 
@@ -188,7 +210,7 @@ impl FrameSocket {
             headroom: 0,
         };
         // SAFETY: the kernel reads the structure, and keeps the memory that it names until the socket is closed,
-        // which happens before it is unmapped.
+        // which happens before it is unmapped, or (where `open` fails) while nothing else is mapped there.
         let done = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -225,6 +247,7 @@ impl FrameSocket {
             std::thread::sleep(Duration::from_millis(1));
         }
         let longest = setup.longest;
+        let zero_copy = OPTIONS.get(&socket)? & XDP_OPTIONS_ZEROCOPY != 0;
         Ok(Self {
             socket,
             receive,
@@ -235,6 +258,8 @@ impl FrameSocket {
             place,
             free,
             longest,
+            zero_copy,
+            number: SOCKETS.fetch_add(1, Ordering::Relaxed),
             calls: 0,
         })
     }
@@ -288,25 +313,25 @@ impl FrameSocket {
     /// Those of sendto(2), as where the device is down.
     pub fn hand_over(&mut self) -> io::Result<bool> {
         self.transmit.publish();
-        loop {
-            let before = self.transmit.waiting();
-            if before == 0 || !self.transmit.needs_wakeup() {
-                return Ok(true);
+        // The kernel asks for a call, and then looks at the ring once more: the entries have to be there before the flag
+        // is read. https://docs.kernel.org/networking/af_xdp.html (XDP_USE_NEED_WAKEUP)
+        fence(Ordering::SeqCst);
+        // In copy mode a call sends 32 frames, and says EAGAIN where there are more. How far it has come, kernels
+        // before 6.17 tell only when the ring is empty. (`TX_BATCH_SIZE` and `__xsk_generic_xmit` in
+        // https://elixir.bootlin.com/linux/v6.12/source/net/xdp/xsk.c)
+        for _ in 0..self.transmit.waiting().div_ceil(BATCH) {
+            if self.transmit.waiting() == 0 || !self.transmit.needs_wakeup() {
+                break;
             }
             self.calls += 1;
-            // In copy mode a call sends 32 frames, and says EAGAIN where there are more (`TX_BATCH_SIZE` in
-            // https://elixir.bootlin.com/linux/v6.12/source/net/xdp/xsk.c).
             match send(&self.socket, &[], SendFlags::DONTWAIT) {
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             self.reclaim();
-            let after = self.transmit.waiting();
-            if after == before {
-                return Ok(false);
-            }
         }
+        Ok(self.transmit.waiting() == 0)
     }
 
     /// The next frame that has come.
@@ -314,21 +339,36 @@ impl FrameSocket {
     pub fn receive(&mut self) -> Option<Received> {
         let descriptor = self.receive.pop()?;
         self.receive.release();
-        Some(Received { start: descriptor.address, length: descriptor.length })
+        let (start, length) = (descriptor.address, descriptor.length);
+        Some(Received { start, length, socket: self.number })
     }
 
     /// The bytes of a frame.
     #[inline]
     pub fn bytes(&self, frame: &Received) -> &[u8] {
-        self.memory.get(frame.start as usize, frame.length()).unwrap_or_default()
+        // Another socket's memory is not this one's, and the kernel may be writing there.
+        let own = frame.socket == self.number;
+        let bytes = own.then(|| self.memory.get(frame.start as usize, frame.length())).flatten();
+        bytes.unwrap_or_default()
     }
 
     /// Lets the kernel receive into the place of a frame again.
     #[inline]
     pub fn give_back(&mut self, frame: Received) {
         // The kernel tells where the frame begins, which is behind the headroom of its place.
+        if frame.socket != self.number {
+            // The place of another socket is not this one's to give.
+            return;
+        }
         self.fill.push(frame.start & !u64::from(self.place - 1));
         self.fill.publish();
+        if self.zero_copy {
+            fence(Ordering::SeqCst);
+            if self.fill.needs_wakeup() {
+                // A driver that found no place waits for a call. It receives nothing here: AF_XDP has no other data.
+                let _ = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+            }
+        }
     }
 
     /// # Errors

@@ -67,8 +67,19 @@ pub(crate) fn lacks(plan: &Plan, longest: u64) -> Option<String> {
     }
 }
 
+/// A link-local address is one of each device, and the route to it needs the device, which addresses of frames lack.
+fn check_address(address: IpAddr) -> Result<(), String> {
+    match address.to_canonical() {
+        IpAddr::V6(address) if address.is_unicast_link_local() => Err(format!(
+            "{address} is a link-local address, to which it sends no frames; use another address"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Whether frames of the longest datagram can take this device, and nobody else selects its frames.
 fn check(device: &Device, address: IpAddr, longest: u64) -> Result<(), String> {
+    check_address(address)?;
     let name = &device.name;
     if device.ethernet.is_none() {
         return Err(format!(
@@ -110,7 +121,7 @@ fn load_program() -> io::Result<(OwnedFd, MapHandle, MapHandle)> {
     Ok((program, map("flows")?, map("sockets")?))
 }
 
-/// The program on a device, until the worker lets go of it. The kernel detaches it if this process ends, however.
+/// The program on a device, until the worker lets go of it. The kernel detaches it however this process ends.
 #[derive(Debug)]
 struct Attached {
     device: Device,

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use wirecost_linux::xdp::{self, Device, FrameSocket, Mode, Received};
+use wirecost_linux::xdp::{self, Device, FrameSocket, Mode, Path, Received};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::Endpoints;
@@ -20,7 +20,7 @@ use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
 use super::packet::{self, Flow, Headers};
-use super::{Attached, check};
+use super::{Attached, check, check_address};
 use crate::sockets::{Socket, Sockets, Token, Trigger, late_greeting, register};
 use crate::worker::SocketNet;
 
@@ -31,6 +31,13 @@ const BATCH: u32 = 32;
 /// Frames that wait for a connection without further memory, and connections that wait to be told.
 const WAITING: usize = 128;
 const ARRIVED: usize = 2048;
+
+/// Frames that may wait for all connections before each has to do with its share: half of the places, so that a connection
+/// that does not read leaves places to the others.
+const SHARED: usize = FrameSocket::PLACES as usize / 2;
+
+/// Times that a busy device is asked to take a connection's last frames.
+const LAST_ATTEMPTS: usize = 100;
 
 /// A connection: its kernel socket, and the number of its flow of frames.
 #[derive(Debug)]
@@ -47,6 +54,8 @@ struct Port {
     attached: Attached,
     /// Frames in the transmit ring of which the kernel has not been told.
     gathered: u32,
+    /// The device has not taken all that it was told of.
+    busy: bool,
 }
 
 /// What a connection sends by, and what came for it.
@@ -77,6 +86,8 @@ pub(crate) struct Carrier {
 pub(crate) struct FrameNet {
     sockets: Sockets,
     carrier: Carrier,
+    /// By own address and the other host's.
+    paths: HashMap<(IpAddr, IpAddr), Path>,
     frames: Frames,
     sent: u64,
     received: u64,
@@ -95,6 +106,29 @@ struct Frames {
     lent: Option<(usize, Received)>,
     /// Connections for which frames came while another received: strand and slot.
     arrived: Vec<(u32, u32)>,
+    waiting: Waiting,
+}
+
+/// Frames that wait for their connections.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Of all connections.
+    pub(super) frames: usize,
+    /// Frames that connections left unread for too long.
+    pub(super) dropped: u64,
+}
+
+impl Waiting {
+    /// Whether another frame may wait for one of so many connections, for which some wait already.
+    pub(super) fn admits(&mut self, of_connection: usize, connections: usize) -> bool {
+        let share = (SHARED / connections.max(1)).max(1);
+        let admits = self.frames < SHARED || of_connection < share;
+        match admits {
+            true => self.frames += 1,
+            false => self.dropped += 1,
+        }
+        admits
+    }
 }
 
 /// Mixes words by multiplication: keys are addresses of the run's own connections.
@@ -121,6 +155,7 @@ impl FrameNet {
         Self {
             sockets,
             carrier,
+            paths: HashMap::new(),
             frames: Frames {
                 ports: Vec::new(),
                 flows: Vec::new(),
@@ -128,6 +163,7 @@ impl FrameNet {
                 last: None,
                 lent: None,
                 arrived: Vec::with_capacity(ARRIVED),
+                waiting: Waiting::default(),
             },
             sent: 0,
             received: 0,
@@ -141,13 +177,13 @@ impl FrameNet {
             return Ok(());
         }
         let (local, remote) = ends(&connection.socket)?;
-        let path = xdp::path(local.ip(), remote.ip())?;
+        let path = self.path(local.ip(), remote.ip())?;
         let port = self.port(&path.device, local)?;
         let Port { attached, .. } = &self.frames.ports[port];
         // Frames come from now on; what came before is in the kernel's socket.
         let flow = Flow::new(local, remote);
-        attached.add_flow(&flow, self.carrier.queue)?;
         let own = path.device.ethernet.ok_or(io::ErrorKind::Unsupported)?;
+        attached.add_flow(&flow, self.carrier.queue)?;
         let state = FlowState {
             flow,
             headers: Headers::new((own, path.neighbour), local, remote),
@@ -171,7 +207,23 @@ impl FrameNet {
         // What the program passes to the kernel is told of from now on.
         let token =
             Token::Connection { local: connection.owner.local, slot: connection.owner.slot };
-        self.sockets.opener.watch(&connection.socket, token)
+        let watched = self.sockets.opener.watch(&connection.socket, token);
+        if watched.is_err() {
+            self.frames.forget(connection);
+            connection.flow = None;
+        }
+        watched
+    }
+
+    /// The way to a host, which is looked up once.
+    fn path(&mut self, from: IpAddr, to: IpAddr) -> io::Result<Path> {
+        if let Some(known) = self.paths.get(&(from, to)) {
+            return Ok(known.clone());
+        }
+        check_address(from).map_err(invalid)?;
+        let path = xdp::path(from, to)?;
+        self.paths.insert((from, to), path.clone());
+        Ok(path)
     }
 
     /// The socket for frames of a device, opened when first needed.
@@ -198,7 +250,7 @@ impl FrameNet {
             let token = Token::Frames { port: number as u32 };
             register(epoll, &socket, token, Trigger::Level)?;
         }
-        self.frames.ports.push(Port { socket, attached, gathered: 0 });
+        self.frames.ports.push(Port { socket, attached, gathered: 0, busy: false });
         Ok(number)
     }
 
@@ -223,7 +275,7 @@ impl FrameNet {
     /// Those of sendto(2), as where a device is down.
     pub(crate) fn hand_over(&mut self) -> io::Result<bool> {
         let mut all = true;
-        for port in self.frames.ports.iter_mut().filter(|port| port.gathered > 0) {
+        for port in self.frames.ports.iter_mut().filter(|port| port.gathered > 0 || port.busy) {
             all &= port.hand_over()?;
         }
         Ok(all)
@@ -289,6 +341,10 @@ impl Frames {
                 return Some((frame, payload));
             }
             if let Some(state) = &mut self.flows[number] {
+                if !self.waiting.admits(state.waiting.len(), self.by_flow.len()) {
+                    socket.give_back(frame);
+                    continue;
+                }
                 if state.waiting.is_empty() {
                     self.arrived.push(state.owner);
                 }
@@ -298,12 +354,19 @@ impl Frames {
         }
     }
 
+    /// By the kernel, and of those that waited too long.
+    fn dropped(&self) -> u64 {
+        let statistics = self.ports.iter().filter_map(|port| port.socket.statistics().ok());
+        self.waiting.dropped + statistics.map(|statistics| statistics.lost()).sum::<u64>()
+    }
+
     fn forget(&mut self, connection: &FrameConnection) {
         let Some(state) = connection.flow.and_then(|flow| self.flows[flow].take()) else { return };
         self.by_flow.remove(&state.flow);
         self.last = None;
         let port = &mut self.ports[state.port];
         port.attached.remove_flow(&state.flow);
+        self.waiting.frames -= state.waiting.len();
         for (frame, _) in state.waiting {
             port.socket.give_back(frame);
         }
@@ -312,11 +375,11 @@ impl Frames {
 
 impl Port {
     fn hand_over(&mut self) -> io::Result<bool> {
-        let all = self.socket.hand_over()?;
-        if all {
-            self.gathered = 0;
-        }
-        Ok(all)
+        // Frames that a busy device has not taken are asked for again by `FrameNet::hand_over`; further ones are
+        // gathered anew, so that they do not need a call each.
+        self.gathered = 0;
+        self.busy = !self.socket.hand_over()?;
+        Ok(!self.busy)
     }
 }
 
@@ -364,15 +427,10 @@ impl SocketNet for FrameNet {
             frames_sent: self.sent,
             frame_calls: self.frames.ports.iter().map(|port| port.socket.calls()).sum(),
             frames_received: self.received,
-            frames_dropped: self.frame_drops(),
+            frames_dropped: self.frames.dropped(),
             received_beside_frames: self.received_by_kernel,
             ..self.sockets.data.io
         }
-    }
-
-    fn frame_drops(&self) -> u64 {
-        let statistics = self.frames.ports.iter().filter_map(|port| port.socket.statistics().ok());
-        statistics.map(|statistics| statistics.lost()).sum()
     }
 
     fn settle<'a>(&mut self, connections: impl Iterator<Item = &'a FrameConnection>) {
@@ -494,6 +552,7 @@ impl Net for FrameNet {
         }
         let port = state.port;
         let waiting = state.waiting.pop_front();
+        self.frames.waiting.frames -= usize::from(waiting.is_some());
         let (frame, payload) = waiting
             .or_else(|| self.frames.receive(port, connection.flow))
             .ok_or(io::ErrorKind::WouldBlock)?;
@@ -551,7 +610,12 @@ impl Net for FrameNet {
     fn close(&mut self, connection: FrameConnection, owner: Owner) {
         self.frames.forget(&connection);
         // What the connection has sent goes before its kernel socket is closed.
-        let _ = self.hand_over();
+        for _ in 0..LAST_ATTEMPTS {
+            match self.hand_over() {
+                Ok(false) => std::thread::yield_now(),
+                Ok(true) | Err(_) => break,
+            }
+        }
         self.sockets.close(connection.socket, owner);
     }
 }

@@ -50,7 +50,7 @@ impl Flow {
     pub(crate) fn of_frame(frame: &[u8]) -> Option<(Self, std::ops::Range<usize>)> {
         let (link, packet) = frame.split_at_checked(ETHERNET)?;
         let mut flow = [0; 36];
-        let header = match [link[12], link[13]] {
+        let (header, ip_payload) = match [link[12], link[13]] {
             IPV4_TYPE if packet.len() >= IPV4 + UDP => {
                 let fragment = u16::from_be_bytes([packet[6], packet[7]]) & FRAGMENT;
                 if packet[0] != 0x45 || packet[9] != UDP_PROTOCOL || fragment != 0 {
@@ -60,22 +60,23 @@ impl Flow {
                 flow[12..16].copy_from_slice(&packet[12..16]);
                 flow[26..28].copy_from_slice(&[0xff; 2]);
                 flow[28..32].copy_from_slice(&packet[16..20]);
-                IPV4
+                let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+                (IPV4, total.checked_sub(IPV4)?)
             }
             IPV6_TYPE if packet.len() >= IPV6 + UDP => {
                 if packet[0] >> 4 != 6 || packet[6] != UDP_PROTOCOL {
                     return None;
                 }
                 flow[..32].copy_from_slice(&packet[8..40]);
-                IPV6
+                (IPV6, usize::from(u16::from_be_bytes([packet[4], packet[5]])))
             }
             _ => return None,
         };
         let udp = &packet[header..];
         flow[32..].copy_from_slice(&udp[..4]);
         let length = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
-        // Ethernet frames have at least 60 bytes, whatever is in them.
-        if length < UDP || length > udp.len() {
+        // Ethernet frames have at least 60 bytes, so there may be padding behind the packet.
+        if length < UDP || length > ip_payload.min(udp.len()) {
             return None;
         }
         let start = ETHERNET + header;
@@ -269,6 +270,16 @@ mod tests {
             let (from, to) = ends(ipv6);
             prop_assert_eq!(flow, Flow::new(to, from));
             prop_assert_eq!(&frame[range], &payload[..]);
+        }
+
+        /// A datagram may not be longer than its packet says, as if the padding were payload.
+        #[test]
+        fn a_datagram_is_within_its_packet(ipv6: bool, padding in 1usize..20, more in 1u16..20) {
+            let mut frame = written(ipv6, b"payload");
+            frame.resize(frame.len() + padding, 0);
+            let length = if ipv6 { 14 + 40 + 4 } else { 14 + 20 + 4 };
+            frame[length..length + 2].copy_from_slice(&(8 + 7 + more).to_be_bytes());
+            prop_assert_eq!(Flow::of_frame(&frame), None);
         }
 
         #[test]

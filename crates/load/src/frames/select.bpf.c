@@ -29,7 +29,7 @@ struct xdp_md {
 	__u32 rx_queue_index;
 };
 
-/* As `Flow` in mod.rs. Addresses of IPv4 are mapped; ports are as in the header. */
+/* As `Flow` in packet.rs. Addresses of IPv4 are mapped; ports are as in the header. */
 struct flow {
 	u32 remote[4];
 	u32 local[4];
@@ -41,7 +41,7 @@ struct flow {
 struct {
 	__uint(type, 1 /* BPF_MAP_TYPE_HASH */);
 	__uint(max_entries, 65536);
-	/* So that a connection that opens needs no memory of the kernel beyond its own. */
+	/* Entries are allocated as flows are added. */
 	__uint(map_flags, 1 /* BPF_F_NO_PREALLOC */);
 	__type(key, struct flow);
 	__type(value, u32);

@@ -8,6 +8,7 @@ use wirecost_linux::netns::{NetNs, run_in_new};
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_linux::xdp::Received;
 
+use super::net::Waiting;
 use super::packet::Headers;
 use super::*;
 
@@ -241,6 +242,56 @@ fn datagrams_that_are_no_frame_are_refused_with_the_size_that_is() {
     assert_eq!(check(&jumbo, ipv4, 3798), Ok(()));
     let refused = check(&jumbo, ipv4, 3799).unwrap_err();
     assert!(refused.contains("3840 bytes"), "{refused}");
+    let refused = check(&device, "fe80::1".parse().unwrap(), 1).unwrap_err();
+    assert!(refused.contains("fe80::1 is a link-local address"), "{refused}");
     let tun = Device { ethernet: None, ..device };
     assert!(check(&tun, ipv4, 1).unwrap_err().contains("eth7 has no Ethernet frames"));
+}
+
+/// Of 2,048 places, 1,024 may wait for whomever they came; of the rest each of four connections has its share.
+#[test]
+fn a_connection_that_does_not_read_leaves_places_to_the_others() {
+    let mut waiting = Waiting::default();
+    let mut of_first = 0;
+    for _ in 0..5000 {
+        of_first += usize::from(waiting.admits(of_first, 4));
+    }
+    assert_eq!((of_first, waiting.frames, waiting.dropped), (1024, 1024, 3976));
+    for _ in 0..3 {
+        let mut of_other = 0;
+        for _ in 0..5000 {
+            of_other += usize::from(waiting.admits(of_other, 4));
+        }
+        assert_eq!(of_other, 256);
+    }
+    assert!(waiting.frames < FrameSocket::PLACES as usize, "a frame can still come");
+    // It has read all.
+    waiting.frames -= of_first;
+    assert!(waiting.admits(256, 4));
+}
+
+/// The memory of a socket is not that of another.
+#[test]
+fn a_frame_of_another_socket_is_not_taken_back() {
+    on_a_wire("a_frame_of_another_socket_is_not_taken_back", |there| {
+        let ours = socket(HERE[0]);
+        let other = xdp::device_of_address(HERE[0].parse().unwrap()).unwrap().unwrap();
+        let mut other = open(&other);
+        there
+            .run(|| {
+                let receiver = socket(THERE[0]);
+                let to = receiver.local_addr().unwrap();
+                let device = xdp::device_of_address(to.ip()).unwrap().unwrap();
+                let attached = Attached::new(&device, Mode::Generic).unwrap();
+                let mut frames = open(&device);
+                attached.add_socket(0, &frames).unwrap();
+                attached.add_flow(&Flow::new(to, ours.local_addr().unwrap()), 0).unwrap();
+                ours.send_to(b"frame", to).unwrap();
+                let frame = next(&mut frames);
+                assert_eq!(other.bytes(&frame), b"");
+                assert!(frames.bytes(&frame).ends_with(b"frame"));
+                other.give_back(frame);
+            })
+            .unwrap();
+    });
 }
