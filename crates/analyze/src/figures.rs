@@ -304,7 +304,10 @@ pub(crate) fn io(windows: &[HostWindow<'_>]) -> Option<Io> {
         discarded_bytes: some(sum.discarded_bytes),
         spliced_bytes: some(sum.spliced_bytes),
         sink_bytes: some(sum.sink_bytes),
-        frames: some(sum.frames_sent + sum.frames_received).map(|_| FrameCounts {
+        frames: some(
+            sum.frames_sent + sum.frames_received + sum.frames_dropped + sum.received_beside_frames,
+        )
+        .map(|_| FrameCounts {
             sent: sum.frames_sent,
             calls: sum.frame_calls,
             received: sum.frames_received,

@@ -44,6 +44,8 @@ const FEW_RETRANSMITS: u64 = 10;
 const NOT_REACHED: f64 = 0.05;
 /// Standard deviations that chance alone is not beyond.
 const FEW_SIGMA: f64 = 4.0;
+/// With a greater share of datagrams that came by the kernel's UDP, an engine of frames is not what was measured.
+const BYPASSED: f64 = 0.01;
 /// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
 
@@ -366,16 +368,18 @@ fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
 /// Over the whole headline phase: the kernel's drops are not known for the window alone.
 fn datagrams(outcome: &Outcome, headline: Option<usize>, run: &Run, warnings: &mut Vec<Warning>) {
     let Some(phase) = headline else { return };
-    let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
+    let (mut lost, mut sent, mut receive_buffer_drops, mut frame_drops) = (0i64, 0, 0, 0);
     for result in outcome.hosts.iter().filter_map(|host| window::result(host, phase)) {
         if let Some(end) = result.snapshot(Edge::PhaseEnd).or(result.snapshots.last()) {
             lost += end.counters.datagrams.lost;
             sent += end.counters.datagrams.sent;
         }
-        receive_buffer_drops += result.receive_buffer_drops;
+        let of_frames = result.io.frames_dropped;
+        frame_drops += of_frames;
+        receive_buffer_drops += result.receive_buffer_drops.saturating_sub(of_frames);
     }
     let lost = u64::try_from(lost).unwrap_or(0);
-    if lost > 0 || receive_buffer_drops > 0 {
+    if lost > 0 || receive_buffer_drops > 0 || frame_drops > 0 {
         let joined = outcome
             .hosts
             .iter()
@@ -385,6 +389,7 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, run: &Run, warnings: &m
             lost,
             sent,
             receive_buffer_drops,
+            frame_drops,
             joined,
             places: places_of_drops(run),
         }));
@@ -484,6 +489,17 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
             refused: counts.zerocopy_refused,
             of: counts.zerocopy_calls + counts.zerocopy_refused,
         }));
+    }
+    for window in windows {
+        let counts = &window.phase.io;
+        let (by_kernel, of) = (
+            counts.received_beside_frames,
+            counts.received_beside_frames + counts.frames_received + counts.frames_dropped,
+        );
+        if by_kernel as f64 > BYPASSED * of as f64 {
+            let host = window.host.name.clone();
+            warnings.push(Warning::from(warning::FramesBypassed { host, by_kernel, of }));
+        }
     }
     if io.discarded_bytes.is_some() {
         warnings.push(Warning::from(warning::Discarded {}));

@@ -357,7 +357,7 @@ pub struct FrameCounts {
     pub calls: u64,
     /// Frames taken from receive rings.
     pub received: u64,
-    /// Frames that the kernel dropped at the receiving sockets: a ring was full or had no place.
+    /// Frames that were dropped at the receiving sockets: a ring was full or had no place, or a connection left too many unread.
     pub dropped: u64,
     /// Datagrams that came by the kernel's UDP sockets, as those of another queue than that of their connection's worker.
     pub received_beside: u64,
