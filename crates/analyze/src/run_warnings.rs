@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use wirecost_model::clock::Nanos;
 use wirecost_model::environment::Environment;
-use wirecost_model::measure::{Edge, Setting};
+use wirecost_model::measure::{Edge, IoCounts, Setting};
 use wirecost_model::observe::ThreadScheduling;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
@@ -491,12 +491,7 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
         }));
     }
     for window in windows {
-        let counts = &window.phase.io;
-        let (by_kernel, of) = (
-            counts.received_beside_frames,
-            counts.received_beside_frames + counts.frames_received + counts.frames_dropped,
-        );
-        if by_kernel as f64 > BYPASSED * of as f64 {
+        if let Some((by_kernel, of)) = bypassed(&window.phase.io) {
             let host = window.host.name.clone();
             warnings.push(Warning::from(warning::FramesBypassed { host, by_kernel, of }));
         }
@@ -504,6 +499,13 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
     if io.discarded_bytes.is_some() {
         warnings.push(Warning::from(warning::Discarded {}));
     }
+}
+
+/// Datagrams that came to a host by the kernel's UDP, and all that came, where frames were to carry them.
+fn bypassed(counts: &IoCounts) -> Option<(u64, u64)> {
+    let by_kernel = counts.received_beside_frames;
+    let all = by_kernel + counts.frames_received + counts.frames_dropped;
+    (by_kernel as f64 > BYPASSED * all as f64).then_some((by_kernel, all))
 }
 
 /// Of the masters, over all phases: a connect that failed spoils the phases after it.
@@ -555,5 +557,24 @@ fn nothing_moved(run: &Run, problems: &mut RunProblems) {
     if throughput.tx_bytes + throughput.rx_bytes + transactions.count == 0 {
         problems.errors.push(Warning::from(warning::NothingMoved {}).to_string());
         problems.warnings.push(Warning::from(warning::NothingMoved {}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_bypass_frames_are_told_where_they_are_many() {
+        let counts = |beside, received, dropped| IoCounts {
+            received_beside_frames: beside,
+            frames_received: received,
+            frames_dropped: dropped,
+            ..IoCounts::default()
+        };
+        assert_eq!(bypassed(&counts(0, 0, 0)), None);
+        assert_eq!(bypassed(&counts(10, 980, 10)), None);
+        assert_eq!(bypassed(&counts(11, 979, 10)), Some((11, 1000)));
+        assert_eq!(bypassed(&counts(5, 0, 0)), Some((5, 5)));
     }
 }

@@ -377,7 +377,7 @@ impl FrameSocket {
         STATISTICS.get(&self.socket)
     }
 
-    /// System calls that had the kernel send frames.
+    /// Calls of sendto(2) that had the kernel send frames. Waiting by epoll(7) sends too, and is not counted.
     pub fn calls(&self) -> u64 {
         self.calls
     }

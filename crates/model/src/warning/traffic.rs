@@ -74,7 +74,7 @@ impl Problem for FramesBypassed {
 
     fn message(&self) -> String {
         format!(
-            "{}, because they arrived at other queues than 0: use placement=all-on-one, or one queue (ethtool -L DEVICE combined 1)",
+            "{}: they arrived at other queues than 0 (use placement=all-on-one, or ethtool -L DEVICE combined 1) or as connections opened",
             self.brief()
         )
     }
