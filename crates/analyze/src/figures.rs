@@ -11,9 +11,9 @@ use wirecost_model::measure::{
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    AfterRamp, Connections, Datagrams, Fairness, FlowopRow, Io, Latency, LossBursts, OneWay,
-    Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput, Transactions,
-    ZeroCopy,
+    AfterRamp, Connections, Datagrams, Fairness, FlowopRow, FrameCounts, Io, Latency, LossBursts,
+    OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput,
+    Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -304,6 +304,16 @@ pub(crate) fn io(windows: &[HostWindow<'_>]) -> Option<Io> {
         discarded_bytes: some(sum.discarded_bytes),
         spliced_bytes: some(sum.spliced_bytes),
         sink_bytes: some(sum.sink_bytes),
+        frames: some(
+            sum.frames_sent + sum.frames_received + sum.frames_dropped + sum.received_beside_frames,
+        )
+        .map(|_| FrameCounts {
+            sent: sum.frames_sent,
+            calls: sum.frame_calls,
+            received: sum.frames_received,
+            dropped: sum.frames_dropped,
+            received_beside: sum.received_beside_frames,
+        }),
     };
     (io != Io::default()).then_some(io)
 }

@@ -156,10 +156,13 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.intervals = intervals::rows(windows);
     run.tcp = figures::tcp(windows);
     run.datagrams = plan.datagrams.then(|| figures::datagrams(windows));
-    run.frames = plan.datagrams.then(|| frames::of(windows));
+    run.frames = plan.datagrams.then(|| frames::of(windows, run.engine == NATIVE_FRAMES));
     run.fairness = figures::fairness(windows);
     run.io = figures::io(windows);
 }
+
+/// The engine whose XDP program runs in the driver.
+const NATIVE_FRAMES: &str = "af_xdp_native";
 
 fn kind(until: Until) -> WindowKind {
     match until {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use wirecost_model::clock::Nanos;
 use wirecost_model::environment::Environment;
-use wirecost_model::measure::{Edge, Setting};
+use wirecost_model::measure::{Edge, IoCounts, Setting};
 use wirecost_model::observe::ThreadScheduling;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
@@ -44,6 +44,8 @@ const FEW_RETRANSMITS: u64 = 10;
 const NOT_REACHED: f64 = 0.05;
 /// Standard deviations that chance alone is not beyond.
 const FEW_SIGMA: f64 = 4.0;
+/// With a greater share of datagrams that came by the kernel's UDP, an engine of frames is not what was measured.
+const BYPASSED: f64 = 0.01;
 /// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
 
@@ -366,16 +368,18 @@ fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
 /// Over the whole headline phase: the kernel's drops are not known for the window alone.
 fn datagrams(outcome: &Outcome, headline: Option<usize>, run: &Run, warnings: &mut Vec<Warning>) {
     let Some(phase) = headline else { return };
-    let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
+    let (mut lost, mut sent, mut receive_buffer_drops, mut frame_drops) = (0i64, 0, 0, 0);
     for result in outcome.hosts.iter().filter_map(|host| window::result(host, phase)) {
         if let Some(end) = result.snapshot(Edge::PhaseEnd).or(result.snapshots.last()) {
             lost += end.counters.datagrams.lost;
             sent += end.counters.datagrams.sent;
         }
-        receive_buffer_drops += result.receive_buffer_drops;
+        let of_frames = result.io.frames_dropped;
+        frame_drops += of_frames;
+        receive_buffer_drops += result.receive_buffer_drops.saturating_sub(of_frames);
     }
     let lost = u64::try_from(lost).unwrap_or(0);
-    if lost > 0 || receive_buffer_drops > 0 {
+    if lost > 0 || receive_buffer_drops > 0 || frame_drops > 0 {
         let joined = outcome
             .hosts
             .iter()
@@ -385,6 +389,7 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, run: &Run, warnings: &m
             lost,
             sent,
             receive_buffer_drops,
+            frame_drops,
             joined,
             places: places_of_drops(run),
         }));
@@ -485,9 +490,22 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
             of: counts.zerocopy_calls + counts.zerocopy_refused,
         }));
     }
+    for window in windows {
+        if let Some((by_kernel, of)) = bypassed(&window.phase.io) {
+            let host = window.host.name.clone();
+            warnings.push(Warning::from(warning::FramesBypassed { host, by_kernel, of }));
+        }
+    }
     if io.discarded_bytes.is_some() {
         warnings.push(Warning::from(warning::Discarded {}));
     }
+}
+
+/// Datagrams that came to a host by the kernel's UDP, and all that came, where frames were to carry them.
+fn bypassed(counts: &IoCounts) -> Option<(u64, u64)> {
+    let by_kernel = counts.received_beside_frames;
+    let all = by_kernel + counts.frames_received + counts.frames_dropped;
+    (by_kernel as f64 > BYPASSED * all as f64).then_some((by_kernel, all))
 }
 
 /// Of the masters, over all phases: a connect that failed spoils the phases after it.
@@ -539,5 +557,24 @@ fn nothing_moved(run: &Run, problems: &mut RunProblems) {
     if throughput.tx_bytes + throughput.rx_bytes + transactions.count == 0 {
         problems.errors.push(Warning::from(warning::NothingMoved {}).to_string());
         problems.warnings.push(Warning::from(warning::NothingMoved {}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_bypass_frames_are_told_where_they_are_many() {
+        let counts = |beside, received, dropped| IoCounts {
+            received_beside_frames: beside,
+            frames_received: received,
+            frames_dropped: dropped,
+            ..IoCounts::default()
+        };
+        assert_eq!(bypassed(&counts(0, 0, 0)), None);
+        assert_eq!(bypassed(&counts(10, 980, 10)), None);
+        assert_eq!(bypassed(&counts(11, 979, 10)), Some((11, 1000)));
+        assert_eq!(bypassed(&counts(5, 0, 0)), Some((5, 5)));
     }
 }

@@ -3,6 +3,7 @@
 //! The limits of every plan hold too, and traffic goes to and comes from the controller's address only
 //! (`wirecost_load::permissions`).
 
+use wirecost_load::engines;
 use wirecost_model::order::Order;
 use wirecost_model::plan::Plan;
 use wirecost_model::profile::{IoValue, Options, Payload};
@@ -25,6 +26,10 @@ pub(crate) enum Refusal {
         "{at}: {option} names a file, and it uses no files for controllers that it does not know"
     )]
     File { at: String, option: String },
+    #[error(
+        "engine {engine} attaches a program to a device, which it does only for controllers that it knows"
+    )]
+    Engine { engine: String },
     #[error("protocol {protocol} does not lead to the controller's address")]
     Protocol { protocol: String },
 }
@@ -54,6 +59,9 @@ pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
 fn check_plan(plan: &Plan) -> Result<(), Refusal> {
     if plan.logged_operations > 0 {
         return Err(Refusal::Operations);
+    }
+    if engines::find(plan.engine.as_str()).is_some_and(|engine| !engine.is_general()) {
+        return Err(Refusal::Engine { engine: plan.engine.to_string() });
     }
     for act in step::acts(&plan.program) {
         // The peer of a host that sends files has the option too, and opens none.
@@ -145,6 +153,20 @@ mod tests {
 
     fn refusal(order: &Order) -> String {
         check(order).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_plan_attaches_no_program_to_a_device() {
+        for (engine, is_refused) in [("io_uring", false), ("af_xdp", true), ("af_xdp_native", true)]
+        {
+            let mut order = prepare("udp", |_| {});
+            let Order::Prepare(plan) = &mut order else { panic!("{order:?}") };
+            plan.engine = engine.into();
+            match check(&order) {
+                Err(Refusal::Engine { engine: named }) => assert!(is_refused && named == engine),
+                other => assert_eq!((other, is_refused), (Ok(()), false)),
+            }
+        }
     }
 
     #[test]

@@ -58,4 +58,5 @@ pub mod tsc;
 pub mod tun;
 pub mod uring;
 pub mod vsock;
+pub mod xdp;
 pub mod zerocopy;

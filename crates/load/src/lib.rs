@@ -6,6 +6,7 @@ mod clients;
 mod consent;
 pub mod engines;
 pub mod files;
+mod frames;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod inet;

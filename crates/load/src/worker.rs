@@ -758,6 +758,7 @@ impl<N: SocketNet> Worker<N> {
         self.strands.iter().flat_map(Strand::sockets).map(|handle| self.net.socket(handle))
     }
 
+    /// Of the kernel's sockets. AF_XDP sockets count theirs in `io`.
     fn drops(&self) -> u64 {
         let open: u64 = self.open().map(|socket| u64::from(socket.receive_drops())).sum();
         open + self.net.sockets().opener.closed_drops
@@ -859,6 +860,7 @@ impl<N: SocketNet> Worker<N> {
             let all = self.strands.iter().zip(of_strands).map(named);
             logged = all.filter(|strand| !strand.operations.is_empty()).collect();
         }
+        let io = self.net.io().since(running.io_before);
         let report = WorkerReport {
             worker: self.number,
             transactions: running.record.transactions(),
@@ -869,7 +871,7 @@ impl<N: SocketNet> Worker<N> {
             latencies: running.record.latencies(),
             one_way: running.record.one_way_delays(),
             verify_failures: running.record.verify_failures,
-            io: self.net.io().since(running.io_before),
+            io,
             open: start.open,
             failed_connections: self.net.sockets().opener.failed_connections
                 - running.failed_before,
@@ -877,7 +879,7 @@ impl<N: SocketNet> Worker<N> {
             closed_unread: self.net.sockets().opener.closed_unread - running.closed_unread_before,
             tcp_samples: running.samples,
             fairness: running.fairness,
-            drops: drops.saturating_sub(running.drops_before),
+            drops: drops.saturating_sub(running.drops_before) + io.frames_dropped,
             unfinished,
             buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),
             rejected_connections: self.net.sockets().opener.rejected_connections,

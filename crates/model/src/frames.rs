@@ -160,6 +160,8 @@ pub enum Place {
     Memory,
     /// The receive buffer of the socket was full.
     SocketBuffer,
+    /// An AF_XDP socket had no place for them.
+    FrameSocket,
     /// No counter has them.
     Unexplained,
 }
@@ -179,6 +181,7 @@ impl Place {
             Self::Checksum => "checksum",
             Self::Memory => "memory of UDP",
             Self::SocketBuffer => "socket buffer",
+            Self::FrameSocket => "AF_XDP socket",
             Self::Unexplained => "not counted",
         }
     }

@@ -102,11 +102,19 @@ pub struct IoCounts {
     /// and those that saw packets brought by a device.
     pub polling: u64,
     pub polled: u64,
+    /// Of engines that send and receive frames (AF_XDP): frames, system calls that had the kernel send them, and frames
+    /// that were lost at the receiving sockets.
+    pub frames_sent: u64,
+    pub frame_calls: u64,
+    pub frames_received: u64,
+    pub frames_dropped: u64,
+    /// Datagrams that such an engine received from the kernel's sockets.
+    pub received_beside_frames: u64,
 }
 
 impl IoCounts {
     /// The fields, for what is done to each.
-    fn fields(&mut self) -> [&mut u64; 14] {
+    fn fields(&mut self) -> [&mut u64; 19] {
         [
             &mut self.zerocopy_calls,
             &mut self.zerocopy_completed,
@@ -122,6 +130,11 @@ impl IoCounts {
             &mut self.sink_bytes,
             &mut self.polling,
             &mut self.polled,
+            &mut self.frames_sent,
+            &mut self.frame_calls,
+            &mut self.frames_received,
+            &mut self.frames_dropped,
+            &mut self.received_beside_frames,
         ]
     }
 

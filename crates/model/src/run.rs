@@ -344,6 +344,23 @@ pub struct Io {
     pub spliced_bytes: Option<u64>,
     /// `sink`: received bytes that were written to files.
     pub sink_bytes: Option<u64>,
+    /// Frames of AF_XDP sockets; null with engines that use none.
+    pub frames: Option<FrameCounts>,
+}
+
+/// Datagrams that were sent and received as frames of AF_XDP sockets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FrameCounts {
+    /// Frames that were put into transmit rings.
+    pub sent: u64,
+    /// System calls that had the kernel send frames.
+    pub calls: u64,
+    /// Frames taken from receive rings.
+    pub received: u64,
+    /// Frames that were dropped at the receiving sockets: a ring was full or had no place, or a connection left too many unread.
+    pub dropped: u64,
+    /// Datagrams that came by the kernel's UDP sockets, as those of another queue than that of their connection's worker.
+    pub received_beside: u64,
 }
 
 /// Sends without a copy, and with one.

@@ -26,13 +26,13 @@ const IPV6_HEADER: f64 = 40.0;
 /// With more payload than this in a packet of the mean datagram, packets are of several datagrams.
 const JOINED: f64 = 1.2;
 
-/// The headline phase of these windows.
-pub(crate) fn of(windows: &[HostWindow<'_>]) -> Frames {
+/// The headline phase of these windows. `native`: drivers hand frames to AF_XDP sockets.
+pub(crate) fn of(windows: &[HostWindow<'_>], native: bool) -> Frames {
     let reason = why_no_devices(windows);
     let kernel = reason.is_none();
     let directions = [Side::Master, Side::Peer]
         .into_iter()
-        .filter_map(|from| direction(windows, from, kernel))
+        .filter_map(|from| direction(windows, from, kernel, native))
         .collect();
     Frames { directions, queues: Vec::new(), cpus: Vec::new(), uncounted: Vec::new(), reason }
 }
@@ -156,11 +156,13 @@ impl Counted {
         places([(Place::DeviceMissed, devices.rx_missed + devices.rx_errors)])
     }
 
-    /// Between the device and the socket.
-    fn input(&self, of_sockets: &[FramesPlace]) -> Vec<FramesPlace> {
+    /// Between the device and the socket. A driver may count as its own what an AF_XDP socket dropped (`veth_xdp_rcv_one`
+    /// in <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c>).
+    fn input(&self, of_sockets: &[FramesPlace], native: bool) -> Vec<FramesPlace> {
         let protocols = &self.protocols;
+        let twice = if native { at(of_sockets, Place::FrameSocket) } else { 0 };
         places([
-            (Place::DeviceInput, self.devices.device_total().rx_dropped),
+            (Place::DeviceInput, self.devices.device_total().rx_dropped.saturating_sub(twice)),
             (Place::IpInput, protocols.ip_in_discarded),
             (Place::Reassembly, protocols.not_reassembled),
             (Place::NoPort, protocols.no_port),
@@ -171,11 +173,12 @@ impl Counted {
     /// Where sockets dropped so many packets. A socket counts alike that its buffer or UDP's memory had no room, that a
     /// checksum was wrong, and that its filter refused (`udp_queue_rcv_one_skb` in
     /// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c>).
-    fn at_sockets(&self, drops: u64, kernel: bool) -> Vec<FramesPlace> {
+    /// Sockets of frames count what they drop themselves.
+    fn at_sockets(&self, drops: u64, frames: u64, kernel: bool) -> Vec<FramesPlace> {
+        let mut rest = drops.saturating_sub(frames);
         if !kernel {
-            return places([(Place::SocketBuffer, drops)]);
+            return places([(Place::SocketBuffer, rest), (Place::FrameSocket, frames)]);
         }
-        let mut rest = drops;
         let mut take = |counted: u64| {
             let taken = counted.min(rest);
             rest -= taken;
@@ -188,6 +191,7 @@ impl Counted {
             (Place::SocketBuffer, buffer),
             (Place::Memory, memory),
             (Place::Checksum, checksum),
+            (Place::FrameSocket, frames),
             (Place::Unexplained, rest),
         ])
     }
@@ -257,7 +261,12 @@ fn last<'a>(window: &HostWindow<'a>) -> Option<&'a Snapshot> {
 }
 
 /// `None` where nothing was sent that way.
-fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<FramesDirection> {
+fn direction(
+    windows: &[HostWindow<'_>],
+    from: Side,
+    kernel: bool,
+    native: bool,
+) -> Option<FramesDirection> {
     let of_side = |side: Side| windows.iter().filter(move |window| window.host.side == side);
     let to = from.other();
     let in_all = |side, what: fn(&Snapshot) -> u64| -> u64 {
@@ -269,6 +278,7 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
     }
     let read = in_all(to, |end| end.counters.datagrams.received);
     let drops: u64 = of_side(to).map(|window| window.phase.receive_buffer_drops).sum();
+    let frames: u64 = of_side(to).map(|window| window.phase.io.frames_dropped).sum();
     let (senders, receivers) = (Namespaces::of(windows, from), Namespaces::of(windows, to));
     let (out, into) = (senders.phase(), receivers.phase());
     let datagram = Datagram::of(of_side(from), &out.protocols);
@@ -298,8 +308,10 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         Rates {
             generated: rate(from, |span| span.datagrams().sent),
             sent,
+            // When AF_XDP sockets dropped frames is not known.
             reached_socket: received
                 .as_ref()
+                .filter(|_| frames == 0)
                 .map(|(counted, seconds)| read + counted.protocols.receive_buffer as f64 / seconds),
             received: received
                 .map(|(counted, seconds)| counted.received(&datagram) as f64 / seconds),
@@ -320,7 +332,7 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         traced: None,
     };
     let mut stages = vec![stage(Stage::Generated, Some(generated), Some(overall.generated))];
-    let of_sockets = into.at_sockets(drops, kernel);
+    let of_sockets = into.at_sockets(drops, frames, kernel);
     let mut reached = read + drops;
     // A socket that joins datagrams drops several at a time, and counts them once.
     let joined =
@@ -350,7 +362,7 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         let others = (into.protocols.other_received
             + into.protocols.udp_received.saturating_sub(read))
         .saturating_sub(into.devices.rx_elsewhere);
-        let input = into.input(&of_sockets);
+        let input = into.input(&of_sockets, native);
         let further = reached + total(&input);
         let own = counted.saturating_sub(others).max(further).min(sent);
         let received = own.max(reached).min(counted);
@@ -451,7 +463,8 @@ fn in_flight(
             balance -= total(&counted.output()).saturating_sub(waiting) as i64;
         } else if is_in(receivers) {
             let missed = total(&counted.missed()) + counted.protocols.receive_buffer;
-            balance -= (total(&counted.input(&[])) + missed + counted.protocols.memory) as i64;
+            balance -=
+                (total(&counted.input(&[], false)) + missed + counted.protocols.memory) as i64;
         }
     }
     balance

@@ -172,7 +172,7 @@ fn windows(hosts: &[HostOutcome]) -> Vec<HostWindow<'_>> {
 }
 
 fn forward(hosts: &[HostOutcome]) -> FramesDirection {
-    let mut frames = of(&windows(hosts));
+    let mut frames = of(&windows(hosts), false);
     assert_eq!(frames.reason, None);
     assert_eq!(frames.directions.len(), 1, "nothing was answered");
     frames.directions.remove(0)
@@ -357,7 +357,7 @@ fn fragments_count_as_the_datagrams_that_they_are_of() {
 fn what_hosts_share_is_nobodys() {
     let mut hosts = Truth { size: 100, generated: 10, ..Truth::default() }.hosts();
     hosts[1].network_namespace = hosts[0].network_namespace;
-    let frames = of(&windows(&hosts));
+    let frames = of(&windows(&hosts), false);
     assert_eq!(
         frames.reason.as_deref(),
         Some("h1 and h2 share their devices: use a lab, or two machines")
@@ -366,9 +366,9 @@ fn what_hosts_share_is_nobodys() {
     assert_eq!(stages, [Stage::Generated, Stage::ReachedSocket, Stage::Read]);
     // Another machine may have the same number.
     hosts[1].facts.boot_id = "other".to_owned();
-    assert_eq!(of(&windows(&hosts)).reason, None);
+    assert_eq!(of(&windows(&hosts), false).reason, None);
     hosts[1].phases[0].drained = None;
-    let reason = of(&windows(&hosts)).reason.unwrap();
+    let reason = of(&windows(&hosts), false).reason.unwrap();
     assert_eq!(reason, "h2 does not tell the counters of its kernel");
 }
 
@@ -396,7 +396,7 @@ fn hosts_that_share_their_devices_have_what_their_sockets_tell() {
     let truth = Truth { size: 100, generated: 1000, no_port: 4, socket: 36, ..Truth::default() };
     let mut hosts = truth.hosts();
     hosts.iter_mut().for_each(|host| host.network_namespace = Some(7));
-    let frames = of(&windows(&hosts));
+    let frames = of(&windows(&hosts), false);
     assert!(frames.reason.is_some_and(|reason| reason.contains("share their devices")));
     let stages: Vec<_> = frames.directions[0]
         .stages
@@ -417,5 +417,29 @@ fn hosts_that_share_their_devices_have_what_their_sockets_tell() {
     // A socket that joins datagrams does not tell how many it dropped.
     hosts[1].phases[0].io.received_datagrams = 960;
     hosts[1].phases[0].io.received_messages = 100;
-    assert_eq!(of(&windows(&hosts)).directions[0].stages.len(), 2);
+    assert_eq!(of(&windows(&hosts), false).directions[0].stages.len(), 2);
+}
+
+/// A driver counts as dropped what the AF_XDP socket dropped, and generic XDP does not.
+#[test]
+fn what_af_xdp_sockets_dropped_counts_once() {
+    let mut hosts = Truth { size: 100, generated: 1000, socket: 60, ..Truth::default() }.hosts();
+    let result = &mut hosts[1].phases[0];
+    result.io.frames_dropped = 60;
+    let last = result.drained.as_mut().unwrap();
+    last.protocols.receive_buffer = 0;
+    last.devices[0].rx_dropped += 65;
+    for (native, of_device) in [(true, 5), (false, 65)] {
+        let frames = of(&windows(&hosts), native);
+        let told = frames.directions.iter().find(|told| told.from == Side::Master).unwrap();
+        let read = stage(told, Stage::Read);
+        assert_eq!((read.missing, at(&read.places, Place::FrameSocket)), (Some(60), 60));
+        let reached = stage(told, Stage::ReachedSocket);
+        assert_eq!(reached.datagrams, Some(1000));
+        assert_eq!(reached.per_second, None, "when they were dropped is not known");
+        let counted = windows(&hosts);
+        let counted = Namespaces::of(&counted, Side::Peer).phase();
+        let input = counted.input(&read.places, native);
+        assert_eq!(at(&input, Place::DeviceInput), of_device);
+    }
 }

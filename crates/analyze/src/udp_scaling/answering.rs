@@ -82,8 +82,8 @@ fn of_kinds(kinds: &[&Group<'_>]) -> Answer {
         && unread.mean > OVERLOADED
     {
         text.push_str(&format!(
-            "; without answers, {:.0}% of what its device received was dropped unread, and receiving it took CPU time from \
-             the workers",
+            "; without answers, {:.0}% of what its device received was not read by its \
+             workers",
             100.0 * unread.mean
         ));
     }

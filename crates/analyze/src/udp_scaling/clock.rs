@@ -85,7 +85,7 @@ fn between_points(group: &Group<'_>) -> Answer {
     }
     let sentence = format!(
         "The clock of the server's CPUs {} from {from:.2} GHz with {} to {to:.2} GHz with {} ({:.0}%), so a rate per pair \
-         compares CPUs of different speed: switch turbo off (--axis tune.turbo=on,off).",
+         compares CPUs of different speed: compare with turbo off (--axis tune.turbo=on,off).",
         word(from, to),
         pairs(few),
         pairs(many),

@@ -77,7 +77,7 @@ pub(super) fn limits(point: &MeasuredPoint) -> Limits {
     let own_cpus = point.runs.iter().all(|run| server(run).is_ok_and(|server| server.own_cpus));
     let roles: &[(&str, &str)] = match own_cpus {
         true => &[("peer", "the server"), ("master", "the client")],
-        false => &[("peer", "the machine, which both hosts share,")],
+        false => &[("peer", "the machine that both hosts share")],
     };
     for (role, whose) in roles {
         cpus(&mut limits, point, role, whose);
@@ -163,9 +163,9 @@ fn generator(limits: &mut Limits, point: &MeasuredPoint) {
     }
     let answered = |run: &Run| figure(run, "answers.read");
     let who = match mean(point, answered) {
-        Ok(_) => "the client, which waits for answers,",
+        Ok(_) => "the client, which limits its requests without an answer,",
         Err(_) => "the client",
     };
     let is_limit = limits.full.is_empty();
-    limits.add(is_limit, format!("{who} generated {rate}, all of which the server read"));
+    limits.add(is_limit, format!("{who} generated {rate}, which the server read"));
 }

@@ -23,9 +23,8 @@ const FRAMES: usize = 8;
 const RECEIVE_QUEUE: &str = "receive queue of a UDP socket";
 
 /// What is said of the lock that the seed of this study found: FreeBSD's interrupt thread preempted its holder.
-const NOT_PREEMPTED: &str = "on Linux softirqs are off while this lock is held (__skb_recv_udp in net/ipv4/udp.c), so receiving \
-     on the same CPU cannot preempt its holder and then wait for it, as a device's interrupt thread can on FreeBSD; only other CPUs wait, \
-     and what limits is that they handle the socket's queue one at a time";
+const NOT_PREEMPTED: &str = "on Linux softirqs are off while the lock of the receive queue is held (__skb_recv_udp in net/ipv4/udp.c), so receiving \
+     on the same CPU cannot preempt its holder and then wait for it, as a device's interrupt thread can on FreeBSD; only other CPUs wait";
 
 /// The waits of a point, of all its runs.
 struct Waits<'a> {

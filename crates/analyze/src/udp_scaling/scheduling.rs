@@ -86,7 +86,9 @@ fn holders(point: &MeasuredPoint) -> Vec<String> {
         }
     }
     let largest = largest(sums).into_iter().take(TASKS).filter(|_| all > 0.0);
-    largest.map(|(name, sum)| format!("{name} {:.0}%", (100.0 * sum / all).min(100.0))).collect()
+    largest
+        .map(|(name, sum)| format!("{:.0}% were for {name}", (100.0 * sum / all).min(100.0)))
+        .collect()
 }
 
 fn of_servers(servers: &[&Group<'_>]) -> Answer {
@@ -112,7 +114,7 @@ fn of_servers(servers: &[&Group<'_>]) -> Answer {
             let holders = holders(point);
             let whom = match holders.as_slice() {
                 [] => String::new(),
-                holders => format!(", for {}", holders.join(", ")),
+                holders => format!("; of all waits, {}", holders.join(", ")),
             };
             format!("the one that waited longest for its CPU waited {waited:.1}% of the time{whom}")
         }

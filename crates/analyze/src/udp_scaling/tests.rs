@@ -307,7 +307,7 @@ fn limits_are_the_cpu_that_receives_the_worker_the_link_and_the_client() {
             directions.truncate(1);
             directions[0].stages.iter_mut().for_each(|stage| stage.per_second = Some(636e3));
         }),
-        "the client generated 636,000 /s, all of which the server read."
+        "the client generated 636,000 /s, which the server read."
     );
 }
 
@@ -347,7 +347,7 @@ fn answering_costs_less_than_what_the_seed_received_only() {
         sentence(&measured, "answering"),
         "With 4 pairs, the server reads 1,120,000 /s when it answers each datagram and 900,000 /s when it only receives (1.24x); a \
          datagram that it answers takes 2,500 busy cycles, 500 more than one that it only reads; without answers, 57% of what its \
-         device received was dropped unread, and receiving it took CPU time from the workers."
+         device received was not read by its workers."
     );
     let conclusions = conclusions(&measured);
     let evidence = &of_kind(&conclusions, "answering")[0].evidence[0];
@@ -537,7 +537,7 @@ fn workers_are_told_with_wake_ups_preemptions_and_whom_they_waited_for() {
     assert_eq!(
         sentence(&watched("h2"), "scheduling"),
         "With 4 pairs, the server's workers are woken 140,000 /s (0.12 per datagram read) and preempted 500 /s; the one that \
-         waited longest for its CPU waited 25.0% of the time, for [ksoftirqd/1] 90%."
+         waited longest for its CPU waited 25.0% of the time; of all waits, 90% were for [ksoftirqd/1]."
     );
     assert_eq!(silent(&watched("h3"), "scheduling"), "the server's workers were not watched");
     let none = study(&[(&[], STEADY)], |_, _| {});

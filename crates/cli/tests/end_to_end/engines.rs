@@ -8,15 +8,16 @@ use wirecost_linux::privilege::skip_without_namespaces;
 use crate::interruption::{is_interrupted, under_way};
 use crate::program::Running;
 
-/// The names of all engines.
+/// The names of all engines that carry every protocol.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    wirecost_load::engines::ALL.iter().map(|engine| engine.name())
+    let all = wirecost_load::engines::ALL.iter();
+    all.filter(|engine| engine.is_general()).map(|engine| engine.name())
 }
 
 /// Those whose workers run many strands.
 pub(crate) fn event_loops() -> impl Iterator<Item = &'static str> {
     let all = wirecost_load::engines::ALL.iter();
-    all.filter(|engine| engine.shares_threads()).map(|engine| engine.name())
+    all.filter(|engine| engine.is_general() && engine.shares_threads()).map(|engine| engine.name())
 }
 
 /// Makes a module for each engine, with a test for each line: `NAME: FUNCTION(ARGUMENTS);`. The function's

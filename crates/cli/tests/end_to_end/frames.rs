@@ -117,6 +117,6 @@ fn what_a_link_loses_is_missing_between_the_devices() {
 fn hosts_that_share_devices_have_none_of_their_own() {
     let document = run(COUNTED, &[]);
     assert!(document.text("/frames/reason").contains("share their devices"));
-    assert_eq!(each(&document, 0, "datagrams").len(), 2);
-    assert_eq!(each(&document, 0, "datagrams")[0], 8000);
+    // Generated, reached the socket, read.
+    assert_eq!(each(&document, 0, "datagrams"), [8000; 3]);
 }

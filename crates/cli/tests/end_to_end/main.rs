@@ -11,6 +11,7 @@
 #[macro_use]
 mod engines;
 
+mod af_xdp;
 mod agents;
 mod alone;
 #[path = "../../../../tests/attempts.rs"]

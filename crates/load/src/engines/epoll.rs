@@ -148,6 +148,8 @@ impl Loop {
                     }
                 }
                 Token::Wake => self.wakers.empty_wake(),
+                // Other engines' workers have none.
+                Token::Frames { .. } => {}
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The engines: how a worker's thread waits for I/O, a file each. [`ALL`] is the only list of them. What
 //! happens between two waits is the same for all.
 
+mod af_xdp;
+mod af_xdp_native;
 mod epoll;
 pub(crate) mod io_uring;
 mod io_uring_sqpoll;
@@ -12,6 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 
+use wirecost_model::plan::Plan;
 use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 use wirecost_program::payload::Patterns;
@@ -38,8 +41,29 @@ pub trait Engine: Sync {
         1
     }
 
+    /// Workers of a host at most; `None` for any number.
+    fn most_workers(&self) -> Option<u32> {
+        None
+    }
+
     /// The engine that runs in its place where this one is [`Unavailable`].
     fn fallback(&self) -> Option<&'static dyn Engine> {
+        None
+    }
+
+    /// Whether it carries every protocol, by any device. Otherwise [`Engine::refuses`] and [`Engine::lacks`] say what it
+    /// cannot do.
+    fn is_general(&self) -> bool {
+        true
+    }
+
+    /// What a program asks for that this engine cannot do.
+    fn refuses(&self, _: &Program) -> Option<String> {
+        None
+    }
+
+    /// Why this host cannot carry out a plan by this engine, with messages of at most so many bytes.
+    fn lacks(&self, _: &Plan, _longest: u64) -> Option<String> {
         None
     }
 
@@ -63,6 +87,8 @@ pub static ALL: &[&dyn Engine] = &[
     &io_uring_sqpoll::IoUringSqpoll,
     &poll::Poll,
     &threads::Threads,
+    &af_xdp::AfXdp,
+    &af_xdp_native::AfXdpNative,
 ];
 
 impl std::fmt::Debug for dyn Engine {
@@ -100,6 +126,8 @@ pub struct Setup<'a> {
     pub(crate) wakers: Option<&'a Wakers>,
     /// Another host of the run uses the same CPUs.
     pub(crate) shares_cpus: bool,
+    /// The number of the worker.
+    pub(crate) worker: u32,
     /// The CPU for a thread of the kernel that works for this worker, where the engine has more than one
     /// CPU per worker.
     pub(crate) second_cpu: Option<u32>,

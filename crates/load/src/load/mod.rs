@@ -235,6 +235,7 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
     let engine = engines::find(plan.engine.as_str())
         .ok_or_else(|| LoadError::Plan(format!("this host has no engine {}", plan.engine)))?;
     let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+    check_engine(plan, engine)?;
     connections::check(&plan.program)?;
     connections::check_sockets(&plan.program)?;
     Sources::find(plan, files)?;
@@ -249,6 +250,16 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
         }
     }
     Placement::new(plan, engine, limit).map(drop)
+}
+
+/// What an engine cannot do is said before anything is sent.
+fn check_engine(plan: &Plan, engine: &'static dyn Engine) -> Result<(), LoadError> {
+    let refused = engine.refuses(&plan.program);
+    let missing = || engine.lacks(plan, largest_message(&plan.program));
+    match refused.or_else(missing) {
+        Some(reason) => Err(LoadError::Plan(format!("engine {}: {reason}", engine.name()))),
+        None => Ok(()),
+    }
 }
 
 impl Load {
@@ -292,6 +303,7 @@ impl Load {
     ) -> Result<(Load, Prepared), LoadError> {
         let files = &permissions.files;
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        check_engine(&plan, engine)?;
         connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
@@ -828,6 +840,7 @@ fn start_worker(
                 message,
                 wakers: wakers.as_ref(),
                 shares_cpus,
+                worker: number,
                 second_cpu,
             })?;
             sockets.data.open_sinks(

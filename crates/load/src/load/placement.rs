@@ -61,8 +61,16 @@ impl Placement {
         let (workers, forced) = if engine.shares_threads() {
             let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
             let fit = (cpus.len() / engine.cpus_per_worker()).max(1) as u32;
-            let wanted = plan.workers.unwrap_or(fit).max(1);
-            (wanted.max(least).min(total.max(1)), least > wanted)
+            let most = engine.most_workers().unwrap_or(u32::MAX);
+            let wanted = plan.workers.unwrap_or(fit.min(most)).max(1);
+            let workers = wanted.max(least).min(total.max(1));
+            if workers > most {
+                return Err(LoadError::Plan(format!(
+                    "engine {} has at most {most} worker on a host, and {workers} are wanted: use --workers {most}",
+                    engine.name()
+                )));
+            }
+            (workers, least > wanted)
         } else if needed > per_worker {
             return Err(LoadError::Plan(format!(
                 "the {} engine needs {needed} descriptors and this host allows a process \

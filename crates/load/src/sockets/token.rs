@@ -18,11 +18,17 @@ pub(crate) enum Token {
     },
     Inbox,
     Wake,
+    /// A socket of frames, by its number among those of its worker.
+    Frames {
+        port: u32,
+    },
 }
 
 /// A lower half from here on is the number of a listener, not a slot.
 const LISTENER: u32 = 1 << 31;
 const SPECIAL: u32 = u32::MAX;
+/// The first number of sockets of frames behind those of other special tokens.
+const FRAMES: u32 = 2;
 
 impl Token {
     pub(crate) fn number(self) -> u64 {
@@ -31,6 +37,7 @@ impl Token {
             Token::Listener { local, number } => (local, LISTENER | number),
             Token::Inbox => (SPECIAL, 0),
             Token::Wake => (SPECIAL, 1),
+            Token::Frames { port } => (SPECIAL, FRAMES + port),
         };
         u64::from(high) << 32 | u64::from(low)
     }
@@ -46,6 +53,7 @@ impl Token {
     pub(crate) fn of(data: u64) -> Self {
         match ((data >> 32) as u32, data as u32) {
             (SPECIAL, 0) => Token::Inbox,
+            (SPECIAL, low) if low >= FRAMES => Token::Frames { port: low - FRAMES },
             (SPECIAL, _) => Token::Wake,
             (local, low) if low < LISTENER => Token::Connection { local, slot: low },
             (local, low) => Token::Listener { local, number: low & !LISTENER },

@@ -84,6 +84,7 @@ warnings! {
     FailedOperations,
     Fallback,
     ForeignCpu,
+    FramesBypassed,
     InterruptsMoved,
     LinkChanged,
     LinkLate,
@@ -200,17 +201,31 @@ mod tests {
     fn drops_are_told_where_there_were_any() {
         let told = |receive_buffer_drops, joined| {
             let (lost, sent, places) = (5, 1000, Vec::new());
-            let lost = DatagramsLost { lost, sent, receive_buffer_drops, joined, places };
+            let frame_drops = 0;
+            let lost =
+                DatagramsLost { lost, sent, receive_buffer_drops, frame_drops, joined, places };
             Warning::from(lost).to_string()
         };
         assert_eq!(told(0, true), "5 of 1000 datagrams were lost (0.50%)");
         assert!(told(4, false).contains("(0.50%), 4 of them dropped by full receive buffers"));
         assert!(told(4, true).contains(", at least 4 of them dropped"));
+        let of_frames = Warning::from(DatagramsLost {
+            lost: 5,
+            sent: 1000,
+            receive_buffer_drops: 0,
+            frame_drops: 4,
+            joined: false,
+            places: Vec::new(),
+        });
+        let of_frames = of_frames.to_string();
+        assert!(of_frames.contains("(0.50%), 4 of them dropped by AF_XDP sockets"), "{of_frames}");
+        assert!(!of_frames.contains("wndsz"), "engines of frames refuse it: {of_frames}");
         let places = ["h1: 2 packets: qdisc 2 (f)", "h2: 3 packets: other 3 (g)"];
         let traced = Warning::from(DatagramsLost {
             lost: 5,
             sent: 1000,
             receive_buffer_drops: 0,
+            frame_drops: 0,
             joined: false,
             places: places.map(str::to_owned).to_vec(),
         });

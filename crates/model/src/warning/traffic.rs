@@ -12,6 +12,9 @@ pub struct DatagramsLost {
     pub lost: u64,
     pub sent: u64,
     pub receive_buffer_drops: u64,
+    /// By AF_XDP sockets.
+    #[serde(default)]
+    pub frame_drops: u64,
     pub joined: bool,
     /// What the kernel of each host dropped in the window, and where.
     pub places: Vec<String>,
@@ -23,7 +26,7 @@ impl Problem for DatagramsLost {
     }
 
     fn message(&self) -> String {
-        let Self { lost, sent, receive_buffer_drops, joined, places } = self;
+        let Self { lost, sent, receive_buffer_drops, frame_drops, joined, places } = self;
         let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
         let dropped = match receive_buffer_drops {
             0 => String::new(),
@@ -32,17 +35,56 @@ impl Problem for DatagramsLost {
                 if *joined { "at least " } else { "" }
             ),
         };
+        let frames = match frame_drops {
+            0 => String::new(),
+            drops => format!(
+                ", {drops} of them dropped by AF_XDP sockets: the receiver's worker did not keep up, lower the rate"
+            ),
+        };
         let places = match places.is_empty() {
             true => String::new(),
             false => format!("; dropped in the kernel during the window: {}", places.join("; ")),
         };
-        format!("{lost} of {sent} datagrams were lost ({share:.2}%){dropped}{places}")
+        format!("{lost} of {sent} datagrams were lost ({share:.2}%){dropped}{frames}{places}")
     }
 
     fn brief(&self) -> String {
         let Self { lost, sent, .. } = self;
         let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
         format!("{lost} of {sent} datagrams were lost ({share:.2}%)")
+    }
+}
+
+/// Many datagrams came to an engine of frames by the kernel's UDP, so the run does not show what frames cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FramesBypassed {
+    pub host: String,
+    pub by_kernel: u64,
+    pub of: u64,
+}
+
+impl Problem for FramesBypassed {
+    fn code(&self) -> &'static str {
+        "frames-bypassed"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "{}: they arrived at other queues than 0 (use placement=all-on-one, or ethtool -L DEVICE combined 1) or as connections opened",
+            self.brief()
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, by_kernel, of } = self;
+        let share = *by_kernel as f64 * 100.0 / (*of).max(1) as f64;
+        format!(
+            "{by_kernel} of {of} datagrams ({share:.0}%) came to {host} by the kernel's UDP and not by AF_XDP"
+        )
     }
 }
 

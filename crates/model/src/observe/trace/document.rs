@@ -20,20 +20,20 @@ pub(super) fn sections(of: &TraceSection) -> Vec<Section> {
     }
     if let Some(after) = of.full_after_seconds {
         section.note(format!(
-            "the buffer ({} events) was full after {}: {} later",
+            "the buffer ({} events) was full after {}: {}",
             count(of.room),
             latency(after * 1e6),
-            counted(of.lost, "event was lost", "events were lost"),
+            counted(of.lost, "later event was lost", "later events were lost"),
         ));
     }
     if of.unobserved > 0 {
         section.note(format!(
-            "{} not seen: the kernel ran no program there (docs/trace.md)",
+            "{} not seen: the kernel did not run the program for them (docs/trace.md)",
             counted(of.unobserved, "switch was", "switches were"),
         ));
     }
     if of.unnamed > 0 {
-        section.note("tasks beyond 4,096 have numbers, and no names");
+        section.note("only the first 4,096 tasks have names");
     }
     section.note(
         "--out DIR saves the events as DIR/trace.json: open it in ui.perfetto.dev or chrome://tracing (docs/trace.md)",

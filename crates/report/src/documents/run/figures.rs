@@ -267,6 +267,23 @@ fn io(io: &Io) -> Vec<(&'static str, Cell)> {
             .with("datagrams a message", Unit::Ratio, message);
         figures.push(("receives", parts.into()));
     }
+    if let Some(of) = &io.frames {
+        let text = format!(
+            "{} sent, {} a call; {} received, {} dropped at the socket, {} received by the kernel's sockets",
+            of.sent,
+            three_digits(each(of.sent, of.calls)),
+            of.received,
+            of.dropped,
+            of.received_beside,
+        );
+        let parts = Parts::new(text)
+            .with("sent", Unit::Count, of.sent as f64)
+            .with("calls", Unit::Count, of.calls as f64)
+            .with("received", Unit::Count, of.received as f64)
+            .with("dropped", Unit::Count, of.dropped as f64)
+            .with("received by the kernel's sockets", Unit::Count, of.received_beside as f64);
+        figures.push(("frames", parts.into()));
+    }
     for (label, number, what) in [
         ("discard", io.discarded_bytes, "dropped in the kernel"),
         ("splice", io.spliced_bytes, "through a pipe"),

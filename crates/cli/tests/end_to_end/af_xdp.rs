@@ -1,0 +1,191 @@
+//! Datagrams as frames of AF_XDP sockets, in network namespaces.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::Signal;
+use wirecost_lab::{Lab, LabHost};
+use wirecost_linux::netns::NetNs;
+use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_linux::xdp;
+
+use crate::lab::Standing;
+use crate::program::{Program, signal_to, until};
+
+/// As many as neither a receive ring nor a backlog of the kernel nor that of a veth (256) is too short for.
+const ITERATIONS: u64 = 100;
+const STRANDS: u64 = 2;
+/// Other tests can fill the backlog of a CPU at that instant.
+const ATTEMPTS: u32 = 20;
+
+const COUNTED: &str = r#"
+    name = "counted"
+    [variables]
+    h = { help = "remote host" }
+    size = { help = "bytes", default = "100" }
+    [[group]]
+    strands = 2
+    [[group.transaction]]
+    flowops = [{ type = "connect", remotehost = "${h}", protocol = "udp" }]
+    [[group.transaction]]
+    iterations = 100
+    flowops = [{ type = "write", size = "${size}", verify = true }]
+    [[group.transaction]]
+    flowops = ["disconnect"]
+"#;
+
+fn has_program(host: &LabHost, address: IpAddr) -> bool {
+    let namespace = NetNs::open(&host.namespace).expect("the namespace");
+    let device = namespace.run(|| xdp::device_of_address(address)).expect("a thread");
+    device.expect("netlink").expect("the device").has_program
+}
+
+/// Whether all datagrams arrived. Those that did not were dropped by the full backlog of a CPU, where a veth counts them as
+/// not sent.
+fn carries(on_lab: &str, engine: &str, size: &str, address: Option<std::net::Ipv6Addr>) -> bool {
+    let size_of = format!("size={size}");
+    let mut arguments =
+        vec!["run", "counted.toml", "--observe", "none", "--json", "run.json", "--workers", "1"];
+    arguments.extend([on_lab, "--engine", engine, "--var", &size_of]);
+    let address = address.map(|address| format!("h={address}"));
+    arguments.extend(address.iter().flat_map(|address| ["--var", address]));
+    let finished = Program::new(arguments).file("counted.toml", COUNTED).finish();
+    assert_eq!(finished.code, 0, "{engine}, {size} bytes: {finished}");
+    let document = finished.document();
+    let sent = STRANDS * ITERATIONS;
+    let frames = document.at("/io/frames");
+    assert_eq!(frames["sent"], sent, "{frames}");
+    assert_eq!(frames["dropped"], 0, "{frames}");
+    let [received, beside] =
+        ["received", "received_beside"].map(|key| frames[key].as_u64().unwrap());
+    let lost = document.count("/datagrams/lost");
+    assert_eq!(received + beside + lost, sent, "{frames}");
+    assert!(received > 0, "{frames}");
+    assert_eq!(document.count("/datagrams/reordered"), 0);
+    let stages = document.list("/frames/directions/0/stages");
+    for (number, stage) in stages.iter().enumerate() {
+        let expected = if number == 0 { sent } else { sent - lost };
+        assert_eq!(stage["datagrams"], expected, "{engine}, {size} bytes: {stage}");
+    }
+    lost == 0
+}
+
+#[test]
+fn every_datagram_arrives_as_a_frame() {
+    if skip_without_namespaces("every_datagram_arrives_as_a_frame") {
+        return;
+    }
+    let lab = Standing::up();
+    let on_lab = format!("--lab={}", lab.name);
+    let hosts = Lab::open(&lab.name).unwrap().hosts().to_vec();
+    let mut cases =
+        vec![("af_xdp", "1", None), ("af_xdp", "1472", None), ("af_xdp_native", "100", None)];
+    cases.extend(hosts[1].ipv6.map(|address| ("af_xdp", "1452", Some(address))));
+    for (engine, size, address) in cases {
+        let undisturbed = (0..ATTEMPTS).any(|_| {
+            let complete = carries(&on_lab, engine, size, address);
+            for host in &hosts {
+                assert!(!has_program(host, host.ipv4.into()), "it is gone with the run");
+            }
+            complete
+        });
+        assert!(undisturbed, "{engine}, {size} bytes: the CPU's backlog was full each time");
+    }
+}
+
+/// Sends bytes there and back until told to end, and returns how many came back as they were sent.
+fn echo(hosts: &[LabHost], ended: &AtomicBool) -> u64 {
+    let [here, there] = [&hosts[0], &hosts[1]].map(|host| NetNs::open(&host.namespace).unwrap());
+    let at = SocketAddr::new(hosts[1].ipv4.into(), 0);
+    let listener = there.run(|| TcpListener::bind(at)).unwrap().unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(got @ 1..) = socket.read(&mut buffer) {
+                socket.write_all(&buffer[..got]).unwrap();
+            }
+        });
+        let mut socket = here.run(|| TcpStream::connect(at)).unwrap().unwrap();
+        let mut bytes = 0;
+        while !ended.load(Ordering::Relaxed) {
+            let sent: Vec<u8> = (0..3000u64).map(|place| (place + bytes) as u8).collect();
+            socket.write_all(&sent).unwrap();
+            let mut back = vec![0; sent.len()];
+            socket.read_exact(&mut back).unwrap();
+            assert_eq!(back, sent);
+            bytes += sent.len() as u64;
+        }
+        bytes
+    })
+}
+
+/// Also by a program that is killed.
+#[test]
+fn other_traffic_passes_and_nothing_stays_on_a_device() {
+    if skip_without_namespaces("other_traffic_passes_and_nothing_stays_on_a_device") {
+        return;
+    }
+    let lab = Standing::up();
+    let on_lab = format!("--lab={}", lab.name);
+    let hosts = Lab::open(&lab.name).unwrap().hosts().to_vec();
+    let all = |wanted: bool| hosts.iter().all(|host| has_program(host, host.ipv4.into()) == wanted);
+    let arguments = ["run", "@udp-rr", "--engine", "af_xdp", "--duration", "1h", "--workers", "1"];
+    let running = Program::new(arguments.iter().copied().chain([&*on_lab, "--observe", "none"]));
+    let running = running.start();
+    until("both devices have the program", || all(true));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let echoing = scope.spawn(|| echo(&hosts, &ended));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        ended.store(true, Ordering::Relaxed);
+        let bytes = echoing.join().unwrap();
+        assert!(bytes > 0);
+    });
+    assert!(all(true), "it is attached all the while");
+    for agent in running.children() {
+        signal_to(agent, Signal::KILL);
+    }
+    until("no device has a program", || all(false));
+    let finished = running.wait_only();
+    assert_ne!(finished.code, 0, "{finished}");
+}
+
+#[test]
+fn what_frames_cannot_carry_is_refused_before_the_run() {
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let finished = Program::short_run(arguments[0], &arguments[1..]).finish();
+        assert_eq!(finished.code, 2, "{arguments:?}: {finished}");
+        let said = finished.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = format!("{said} {}", finished.stdout.replace('\n', " "));
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in words {
+            assert!(said.contains(word), "{arguments:?}: no {word:?} in {finished}");
+        }
+    };
+    refused(&["@stream", "--engine", "af_xdp"], &["engine af_xdp", "protocol=udp only"]);
+    let batched = ["@udp-stream", "--engine", "af_xdp", "--var", "options=batch=8"];
+    refused(&batched, &["engine af_xdp", "batch is an option of the kernel's sockets"]);
+    let shared = ["@udp-rr", "--engine", "af_xdp", "--server-sockets", "shared"];
+    refused(&shared, &["engine af_xdp", "server_sockets"]);
+    if skip_without_namespaces("devices of frames") {
+        return;
+    }
+    refused(&["@udp-rr", "--engine", "af_xdp"], &["lo has no Ethernet frames", "use --lab"]);
+    let two =
+        ["@udp-rr", "--lab", "--engine", "af_xdp", "--workers", "2", "--var", "connections=4"];
+    refused(&two, &["engine af_xdp has at most 1 worker", "use --workers 1"]);
+    let long = ["@udp-stream", "--lab", "--engine", "af_xdp", "--var", "size=4k"];
+    refused(&long, &["a datagram of 4096 bytes", "the MTU of eth0 is 1500", "size=1472 or less"]);
+}
+
+#[test]
+fn without_rights_it_is_refused() {
+    let finished = Program::unprivileged(&["run", "@udp-rr", "--engine", "af_xdp"]).finish();
+    assert_eq!(finished.code, 2, "{finished}");
+    let said = format!("{}{}", finished.stdout, finished.stderr);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("AF_XDP sockets need CAP_NET_RAW"), "{finished}");
+}
