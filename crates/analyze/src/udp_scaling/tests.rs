@@ -327,7 +327,7 @@ fn cpus_that_hosts_share_are_the_machines() {
         run.throughput = Some(Throughput { ..fixtures::throughput(1e6, 1024) });
     });
     let told = sentence(&measured, "scaling");
-    let expected = "there the CPUs of the machine, which both hosts share, were 100% busy (30% softirqs, 70% tasks).";
+    let expected = "there the CPUs of the machine that both hosts share were 100% busy (30% softirqs, 70% tasks).";
     assert!(told.ends_with(expected), "{told}");
     assert!(sentence(&measured, "cpu-time").contains("of the CPU time of the machine"));
 }
@@ -420,7 +420,7 @@ fn the_lock_is_named_with_its_share_its_stacks_and_why_it_is_not_the_seeds() {
         told.starts_with(
             "With shared socket and 4 pairs, waiting for locks took 12.0% of the busy CPU time of the server, against 0.2% with \
              socket per worker; by lock: receive queue of a UDP socket (or busylock) (in __skb_recv_udp, task) 75% and wait queue \
-             (in __wake_up_sync_key, softirq) 25%; on Linux softirqs are off while this lock is held"
+             (in __wake_up_sync_key, softirq) 25%; on Linux softirqs are off while the lock of the receive queue is held"
         ),
         "{told}"
     );
@@ -561,7 +561,7 @@ fn turbo_that_falls_with_more_pairs_is_told() {
     assert_eq!(
         sentence(&clocked([1.3, 1.3, 1.25, 1.15]), "clock"),
         "The clock of the server's CPUs fell from 4.29 GHz with 1 pair to 3.79 GHz with 4 pairs (-12%), so a rate per pair compares CPUs \
-         of different speed: switch turbo off (--axis tune.turbo=on,off)."
+         of different speed: compare with turbo off (--axis tune.turbo=on,off)."
     );
     assert_eq!(silent(&clocked([1.0, 1.0, 0.99, 0.99]), "clock"), "");
     let unknown = study(&[(&[], STEADY)], |run, _| {

