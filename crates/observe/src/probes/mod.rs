@@ -69,7 +69,7 @@ impl Set {
     /// `deep` (`standard`, then a pass for each probe that is not whole in it), `full` (all but
     /// `syscalls` in one pass, hooks of hot paths in slices of the window), or names of probes with
     /// commas between them, each whole, or with `:sliced` behind it in slices, or with `:basic`
-    /// what it tells for little. Probes [on request](Probe::on_request) are in no set, and have a pass of
+    /// what it tells for little. Probes on request are in no set, and have a pass of
     /// their own.
     ///
     /// # Errors
