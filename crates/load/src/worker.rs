@@ -682,7 +682,10 @@ impl<N: SocketNet> Worker<N> {
             let phase = running.order.phase;
             let mut others =
                 self.strands.iter().enumerate().filter(|(local, _)| !self.serves(*local, phase));
-            if running.mixed && others.any(|(_, s)| s.iteration() < s.limit()) {
+            if running.mixed
+                && others
+                    .any(|(_, s)| s.iteration() < s.limit() || s.limit() > 0 && s.has_outstanding())
+            {
                 end = now + MILLISECOND;
             } else {
                 self.hold();

@@ -137,8 +137,12 @@ impl Loop {
             }
             Turn::Wait(wait) => {
                 let is_open = |slot| self.worker.strands[local as usize].socket(slot).is_some();
-                if wait.on == Interest::Writable && is_open(wait.slot) {
-                    self.blocked.push((local, wait.slot));
+                let blocked = (local, wait.slot);
+                if wait.on == Interest::Writable
+                    && is_open(wait.slot)
+                    && !self.blocked.contains(&blocked)
+                {
+                    self.blocked.push(blocked);
                 }
                 self.scheduler.park(local, wait);
             }

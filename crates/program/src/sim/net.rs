@@ -35,6 +35,8 @@ pub(crate) struct Weather {
     pub(crate) answers_refused: bool,
     /// How much later than others connections may arrive.
     pub(crate) straggle: Nanos,
+    /// So long after a datagram has been sent, its sender learns of it, as from a ring; 0: at once.
+    pub(crate) told_late: Nanos,
     /// Messages that one call sends at most. Such calls say later how it went, as a ring does.
     pub(crate) times: u64,
     /// No event tells of new data, as where calls block.
@@ -58,6 +60,7 @@ impl Default for Weather {
             refused: 0,
             answers_refused: false,
             straggle: 0,
+            told_late: 0,
             times: 1,
             silent: false,
             files: Vec::new(),
@@ -82,6 +85,8 @@ struct End {
     low_water: usize,
     /// What a send under way has sent of its bytes, and how many it was given.
     deferred: Option<(usize, usize)>,
+    /// When that is told.
+    told: Nanos,
     incoming: VecDeque<(Nanos, Vec<u8>)>,
 }
 
@@ -156,7 +161,9 @@ impl SimNet {
                     }
             }
             Interest::Writable => {
-                end.deferred.is_some() || end.closes <= self.now || self.space(end.other) > 0
+                end.deferred.is_some() && end.told <= self.now
+                    || end.deferred.is_none()
+                        && (end.closes <= self.now || self.space(end.other) > 0)
             }
             Interest::Arrival | Interest::Nothing => false,
         }
@@ -258,6 +265,7 @@ impl Net for SimNet {
                 corked: false,
                 low_water: 1,
                 deferred: None,
+                told: 0,
                 incoming: VecDeque::new(),
             });
         }
@@ -302,7 +310,22 @@ impl Net for SimNet {
         self.spend();
         assert!(self.ends[socket].open, "sends on a closed socket");
         if self.ends[socket].datagram {
-            return Ok(self.send_datagram(socket, bytes));
+            let now = self.now;
+            match self.ends[socket].deferred {
+                Some((sent, _)) if self.ends[socket].told <= now => {
+                    self.ends[socket].deferred = None;
+                    return Ok(sent);
+                }
+                Some(_) => return Err(io::ErrorKind::WouldBlock.into()),
+                None => {}
+            }
+            let sent = self.send_datagram(socket, bytes);
+            if self.weather.told_late > 0 {
+                self.ends[socket].deferred = Some((sent, bytes.len()));
+                self.ends[socket].told = now + self.weather.told_late;
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            return Ok(sent);
         }
         self.send_stream(socket, bytes)
     }

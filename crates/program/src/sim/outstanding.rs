@@ -35,10 +35,11 @@ proptest! {
         twice in prop_oneof![Just(0u64), 0u64..100],
         queue in 4usize..200,
         strands in 1u32..4,
+        told_late in prop_oneof![Just(0), 0u64..300 * MICROSECOND],
     ) {
         let phase = if timed { lasting(20 * MILLISECOND, ahead(most)) } else { times(50, ahead(most)) };
         let phase = Transaction { arrivals: rate.map(Arrivals::Even), ..phase };
-        let weather = Weather { seed, loss, late, twice, queue, ..Weather::default() };
+        let weather = Weather { seed, loss, late, twice, queue, told_late, ..Weather::default() };
         let profile = after_connect(strands, &[phase.clone(), phase]);
         let outcome = run(&profile, &Settings { weather, ..Settings::default() });
         check_accounted(&outcome);
@@ -70,6 +71,22 @@ fn as_many_are_on_their_way_as_may_be() {
         let round_trips = 100 * MILLISECOND / (100 * MICROSECOND);
         let share = done as f64 / (most * round_trips) as f64;
         assert!((0.7..=1.05).contains(&share), "{most}: {done}");
+    }
+}
+
+/// An answer may come before its sender learns that the request was sent, as from a ring. It took its time all the same.
+#[test]
+fn an_answer_may_come_before_its_request_is_known_to_be_sent() {
+    for most in [1, 8] {
+        let phase = lasting(50 * MILLISECOND, ahead(most));
+        let weather = Weather { told_late: 250 * MICROSECOND, ..Weather::default() };
+        let outcome =
+            run(&after_connect(1, &[phase]), &Settings { weather, ..Settings::default() });
+        check_accounted(&outcome);
+        let master = &outcome.phases[1][0];
+        assert_eq!(master.counters.transactions, master.counters.datagrams.sent);
+        let [fastest, longest] = [0.0, 1.0].map(|part| master.transactions.quantile(part).unwrap());
+        assert!(fastest >= 95 * MICROSECOND && longest < 2 * MILLISECOND, "{fastest} {longest}");
     }
 }
 

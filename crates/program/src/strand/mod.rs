@@ -181,7 +181,7 @@ impl<S> Strand<S> {
             self.operation.reserve(phase);
         }
         let most = phase.and_then(|phase| phase.outstanding);
-        self.outstanding = most.map(|most| Box::new(Outstanding::new(most)));
+        self.outstanding = most.map(|most| Box::new(Outstanding::new(most, start)));
         self.pacing = Pacing::default();
         self.received.last = start;
         self.received.ahead = 0;

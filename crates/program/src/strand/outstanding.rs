@@ -21,10 +21,11 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    pub(super) fn new(most: u64) -> Self {
+    pub(super) fn new(most: u64, start: Nanos) -> Self {
         // Not more than the option allows, whoever has sent the program.
         let places = usize::try_from(most.clamp(1, 1 << 16)).unwrap_or(1).next_power_of_two();
-        Self { requests: 0, due: vec![0; places].into() }
+        // Another value than 0, so that its pages are there before the window begins.
+        Self { requests: 0, due: vec![start.max(1); places].into() }
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Nanos> {
@@ -69,7 +70,7 @@ enum Stop {
 
 impl<S> Strand<S> {
     /// Whether answers are awaited.
-    pub(super) fn has_outstanding(&self) -> bool {
+    pub fn has_outstanding(&self) -> bool {
         self.outstanding.as_ref().is_some_and(|outstanding| outstanding.requests > 0)
     }
 
@@ -178,8 +179,14 @@ impl<S> Strand<S> {
                 counters.late.add(u64::from(arrival.is_new));
                 continue;
             };
-            counters.gaps.add(ahead.cast_unsigned());
             let conn = self.connections.require(slot)?;
+            // Where sends are under way for a while, an answer may be here before its request is known to be sent. Any
+            // other answer to what was not asked is none.
+            let under_way = self.transaction.running && self.transaction.engaged;
+            if number >= conn.sent + u64::from(under_way) {
+                continue;
+            }
+            counters.gaps.add(ahead.cast_unsigned());
             conn.pass_over(number, &counters.arrivals);
             conn.received += 1;
             conn.arrivals().expected(number);
@@ -231,6 +238,11 @@ impl<S> Strand<S> {
                     }
                     note_late(due, now, &context.record.counters);
                 }
+                let number = self.connections.require(self.operation.slot)?.sent;
+                if let Some(of_request) = self.outstanding.as_mut().and_then(|of| of.place(number))
+                {
+                    *of_request = due;
+                }
                 self.transaction.begin(due);
                 self.transaction.begin_steps();
                 self.operation.number = 0;
@@ -263,9 +275,6 @@ impl<S> Strand<S> {
             self.operation.begun = false;
             if let Some(outstanding) = &mut self.outstanding {
                 outstanding.requests = awaited;
-                if let Some(due) = outstanding.place(number) {
-                    *due = self.operation.start;
-                }
             }
         }
     }
