@@ -36,10 +36,11 @@ fn forward(document: &Document, what: &str) -> f64 {
     line[what].as_f64().unwrap_or_else(|| panic!("{what} in {line:#}"))
 }
 
-/// The instants at which both are read differ by some packets.
+/// The instants at which both are read differ by some packets, and a packet that is held back is told as reordered only if
+/// one of the same strand overtakes it and it is not lost.
 #[track_caller]
 fn alike(told: f64, truth: f64) {
-    assert!((told - truth).abs() <= 0.2 * truth + 10.0, "{told} told, {truth} in truth");
+    assert!((told - truth).abs() <= 0.3 * truth + 20.0, "{told} told, {truth} in truth");
 }
 
 #[test]
@@ -58,9 +59,10 @@ fn loss_reordering_and_duplicates_are_told_apart() {
     let bursts = document.list("/datagrams/loss_bursts");
     let number = |burst: &serde_json::Value, key: &str| burst[key].as_f64().unwrap_or(f64::NAN);
     let runs: f64 = bursts.iter().map(|burst| number(burst, "count")).sum();
-    // Five on average, which the link draws.
+    // The link draws five on average, of which two strands that take turns have half each: 2.8, in 60 bursts or so. Losses
+    // that do not know of each other have a mean of 1.02.
     let mean = told("lost") / runs;
-    assert!((2.5..10.0).contains(&mean), "{mean}: {bursts:#?}");
+    assert!((1.5..10.0).contains(&mean), "{mean}: {bursts:#?}");
     // Half the round-trip time; both hosts have one clock.
     let median = told("one_way_us/delay/p50");
     assert!((2_000.0..4_000.0).contains(&median), "{median} us");
