@@ -7,7 +7,6 @@ use std::io;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use wirecost_linux::clock::{Monotonic, timespec};
-use wirecost_linux::thread;
 use wirecost_linux::xdp::Mode;
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos};
 use wirecost_model::plan::Plan;
@@ -15,11 +14,12 @@ use wirecost_model::program::Program;
 use wirecost_program::net::Interest;
 use wirecost_program::strand::{TURN_BYTES, Turn};
 
+use super::epoll::prepare_events;
 use super::scheduler::Scheduler;
 use super::{Engine, Run, Setup, Wakers, WorkerThread};
 use crate::broker::receive_arrival;
 use crate::frames::{self, Carrier, FrameNet};
-use crate::sockets::{Token, Trigger, register};
+use crate::sockets::Token;
 use crate::worker::Worker;
 
 const EVENTS: usize = 512;
@@ -61,16 +61,7 @@ impl Engine for AfXdp {
 }
 
 pub(super) fn prepare(setup: &mut Setup<'_>, mode: Mode) -> io::Result<Run> {
-    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let wakers = setup.wakers()?;
-    register(&poll, &wakers.wake, Token::Wake, Trigger::Edge)?;
-    register(&poll, &wakers.inbox, Token::Inbox, Trigger::Edge)?;
-    setup.sockets.opener.set_epoll(poll);
-    setup.sockets.opener.accept_only_when_ready();
-    let shares_cpus = setup.shares_cpus;
-    if shares_cpus {
-        thread::set_batch();
-    }
+    let shares_cpus = prepare_events(setup)?;
     let carrier = Carrier { mode, queue: setup.worker, longest: setup.message };
     Ok(Box::new(move |thread| run(thread, carrier, shares_cpus)))
 }

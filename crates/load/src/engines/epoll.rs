@@ -42,18 +42,23 @@ impl Engine for Epoll {
     }
 
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wakers = setup.wakers()?;
-        register(&poll, &wakers.wake, Token::Wake, Trigger::Edge)?;
-        register(&poll, &wakers.inbox, Token::Inbox, Trigger::Edge)?;
-        setup.sockets.opener.set_epoll(poll);
-        setup.sockets.opener.accept_only_when_ready();
-        let shares_cpus = setup.shares_cpus;
-        if shares_cpus {
-            thread::set_batch();
-        }
+        let shares_cpus = prepare_events(setup)?;
         Ok(Box::new(move |thread| run(thread, shares_cpus)))
     }
+}
+
+/// Makes the epoll that tells a worker of its sockets, its inbox and its end. Returns whether it shares CPUs with others.
+pub(super) fn prepare_events(setup: &mut Setup<'_>) -> io::Result<bool> {
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let wakers = setup.wakers()?;
+    register(&poll, &wakers.wake, Token::Wake, Trigger::Edge)?;
+    register(&poll, &wakers.inbox, Token::Inbox, Trigger::Edge)?;
+    setup.sockets.opener.set_epoll(poll);
+    setup.sockets.opener.accept_only_when_ready();
+    if setup.shares_cpus {
+        thread::set_batch();
+    }
+    Ok(setup.shares_cpus)
 }
 
 struct Loop {
