@@ -122,18 +122,18 @@ pub(crate) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// The value of the first attribute of a type.
-pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
-        let length = usize::from(length);
-        if length < ATTRIBUTE_HEADER {
-            return None;
-        }
-        if kind & ATTRIBUTE_TYPE == wanted {
-            return attributes.get(ATTRIBUTE_HEADER..length);
-        }
-        attributes = attributes.get(aligned(length)..)?;
-    }
-    None
+pub(crate) fn attribute(all: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(all).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+/// Attributes in their order: type and value.
+pub(crate) fn attributes(mut all: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (length, kind) = (usize::from(u16_at(all, 0)?), u16_at(all, 2)?);
+        let value = all.get(ATTRIBUTE_HEADER..length)?;
+        all = all.get(aligned(length)..).unwrap_or_default();
+        Some((kind & ATTRIBUTE_TYPE, value))
+    })
 }
 
 pub(crate) fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
@@ -196,5 +196,7 @@ mod tests {
         assert_eq!(attribute(&attributes, 2), Some(&b"two!"[..]));
         assert_eq!(attribute(&attributes, 3), None);
         assert_eq!(attribute(&[1, 0, 1, 0], 2), None);
+        let all: Vec<(u16, &[u8])> = super::attributes(&attributes).collect();
+        assert_eq!(all, [(1, &b"one"[..]), (2, &b"two!"[..])]);
     }
 }

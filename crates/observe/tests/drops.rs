@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use attempts::undisturbed_machine;
 use libbpf_rs::{Link, Object, ObjectBuilder};
-use packet_peer::{ACK, Peer, RST, SEGMENT};
+use packet_peer::{ACK, Peer, RST, SEGMENT, SYN};
 use socket2::{Domain, Protocol, Socket, Type};
 use two_hosts::{DEVICE, Host, Watched, World};
 use wirecost_linux::datagrams::Calls;
@@ -21,10 +21,10 @@ use wirecost_linux::link::Links;
 use wirecost_linux::privilege::{self, skip_without_namespaces, skip_without_tracing};
 use wirecost_linux::rate_limit::RateLimit;
 use wirecost_linux::thread::{allowed_cpus, pin};
-use wirecost_linux::{rps, sockopt, spawn, sysctl};
+use wirecost_linux::{neighbour_tables, rps, sockopt, spawn, sysctl};
 use wirecost_model::observe::{
-    DeviceDrops, Direction, DropOutcome, DropPlace, DropSite, DropsSection, HostObservation,
-    NicDropKind, NicDrops, ProbeStatus, TracedDrops,
+    ConntrackDrops, DeviceDrops, Direction, DropOutcome, DropPlace, DropSite, DropsSection,
+    HostObservation, NeighbourDrops, NicDropKind, NicDrops, ProbeStatus, TracedDrops,
 };
 
 const SENT: u64 = 1_501;
@@ -249,28 +249,50 @@ fn wrong_checksums_that_are_found_by_the_reader_are_of_an_unknown_namespace() {
     });
 }
 
+fn skip_without_nft(test: &str) -> bool {
+    let missing = Command::new("nft").arg("--version").output().is_err();
+    if missing {
+        privilege::skip(test, "needs nft");
+    }
+    missing
+}
+
+/// Gives a host a chain of nftables. Whether the kernel takes it.
+fn filter(host: &Host, chain: &str) -> bool {
+    let mut command = Command::new("nft");
+    command.args(["-f", "-"]).stdin(Stdio::piped());
+    spawn::enter_on_spawn(&mut command, &host.namespace).unwrap();
+    let mut child = command.spawn().unwrap();
+    let rules = format!("table ip wirecost {{\nchain one {{\n{chain}\n}}\n}}\n");
+    child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+    child.wait().unwrap().success()
+}
+
+fn conntrack(observed: &HostObservation) -> &ConntrackDrops {
+    section(observed).connection_tracking.as_ref().expect("connection tracking")
+}
+
+fn neighbours<'a>(observed: &'a HostObservation, table: &str) -> &'a NeighbourDrops {
+    let tables = section(observed).neighbour_tables.as_ref().expect("neighbour tables");
+    tables.iter().find(|of| of.table == table).expect(table)
+}
+
 #[test]
 fn a_rule_of_the_packet_filter_drops_what_it_matches() {
     if skip("a_rule_of_the_packet_filter_drops_what_it_matches") {
         return;
     }
-    if Command::new("nft").arg("--version").output().is_err() {
-        let name = "a_rule_of_the_packet_filter_drops_what_it_matches";
-        let _ = writeln!(std::io::stderr(), "SKIP: {name}: needs nft");
+    if skip_without_nft("a_rule_of_the_packet_filter_drops_what_it_matches") {
         return;
     }
     undisturbed_machine(|| {
         let world = world();
         let receiver = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
         let sender = sender(&world, port(&receiver));
-        let mut command = Command::new("nft");
-        command.args(["-f", "-"]).stdin(Stdio::piped());
-        spawn::enter_on_spawn(&mut command, &world.b.namespace).unwrap();
-        let mut child = command.spawn().unwrap();
-        let rules = "table ip wirecost {\nchain input {\ntype filter hook input priority 0; \
-                     policy accept;\nudp length 109 drop\n}\n}\n";
-        child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-        assert!(child.wait().unwrap().success());
+        assert!(filter(
+            &world.b,
+            "type filter hook input priority 0; policy accept;\nudp length 109 drop"
+        ));
         let watched = world.observe(&["drops"], || {
             for _ in 0..SENT {
                 sender.send(&[7; BYTES]).unwrap();
@@ -321,6 +343,189 @@ fn a_full_queueing_discipline_drops_all_segments_of_a_packet() {
         let [qdisc] = qdiscs.as_slice() else { panic!("{qdiscs:?}") };
         assert_eq!((qdisc.kind.as_str(), qdisc.packets), ("tbf", site.skbs));
         assert_eq!(grown(watched.of_a()), BTreeMap::from([("Ip.OutDiscards", site.skbs)]));
+    });
+}
+
+/// NAT sets the source port of all connections to one, which only the first finds free.
+#[test]
+fn connections_that_clash_are_dropped_by_connection_tracking() {
+    const NAME: &str = "connections_that_clash_are_dropped_by_connection_tracking";
+    const CONNECTIONS: u64 = 201;
+    if skip(NAME) || skip_without_nft(NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let receiver = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let (own, to) = (world.a.address, port(&receiver));
+        let chain = format!(
+            "type nat hook postrouting priority 100; policy accept;\nudp dport {to} snat to \
+             {own}:2000"
+        );
+        if !filter(&world.a, &chain) {
+            return privilege::skip(NAME, "needs NAT by nftables");
+        }
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..CONNECTIONS {
+                // A packet that the filter drops is an error of the call.
+                let _ = sender(&world, to).send(&[7; BYTES]);
+            }
+        });
+        check(&watched);
+        assert_eq!(read_all(&receiver), 1);
+        let lost = CONNECTIONS - 1;
+        let drops = conntrack(watched.of_a());
+        assert_eq!((drops.dropped, drops.insert_failed), (lost, lost), "{drops:?}");
+        assert_eq!((drops.early_dropped, drops.entries), (0, 1), "{drops:?}");
+        assert_eq!(conntrack(watched.of_b()).dropped, 0, "another namespace's");
+        let site = only(watched.of_a(), watched.of_b(), "NETFILTER_DROP", lost);
+        assert_eq!((site.place, site.outcome), (DropPlace::Filter, DropOutcome::Lost));
+    });
+}
+
+#[test]
+fn what_waits_for_an_unknown_neighbour_is_discarded_when_its_queue_is_full() {
+    if skip("what_waits_for_an_unknown_neighbour_is_discarded_when_its_queue_is_full") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let std::net::IpAddr::V4(own) = world.a.address else { panic!("IPv4") };
+        let [first, second, third, _] = own.octets();
+        let nobody = Ipv4Addr::new(first, second, third, 77);
+        let sender = world.a.run(|| {
+            // The queue takes less than the socket may send, and the neighbour is given up soon.
+            for (setting, value) in [("unres_qlen_bytes", "20000"), ("retrans_time_ms", "50")] {
+                sysctl::write(&format!("net.ipv4.neigh.{DEVICE}.{setting}"), value).unwrap();
+            }
+            UdpSocket::bind((world.a.address, 0)).unwrap()
+        });
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                // That the neighbour was given up is an error of the next call.
+                while sender.send_to(&[7; BYTES], (nobody, CLOSED)).is_err() {}
+            }
+        });
+        check(&watched);
+        let reasons = reasons(traced(watched.of_a()));
+        let (discarded, failed) = (reasons["NEIGH_QUEUEFULL"], reasons["NEIGH_FAILED"]);
+        assert_eq!(discarded + failed, SENT, "{reasons:?}");
+        assert!(discarded > SENT / 2 && failed > 0, "{reasons:?}");
+        assert_eq!(traced(watched.of_a()).lost_packets, SENT);
+        // The counter is of the whole machine, where others may wait for neighbours too.
+        let table = neighbours(watched.of_a(), "arp_cache");
+        match table.unresolved_discards {
+            Some(all) => assert!(all >= discarded, "{table:?}: {discarded}"),
+            None => assert!(table.unresolved_reason.is_some(), "{table:?}"),
+        }
+    });
+}
+
+/// The kernel does not free a connection request that finds no room as dropped: only the counters tell.
+#[test]
+fn a_full_queue_of_connections_to_accept_refuses_requests() {
+    const REQUESTS: u16 = 101;
+    if skip("a_full_queue_of_connections_to_accept_refuses_requests") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = World::new();
+        let (mut peer, listener) = Peer::queued(&world.b, 0);
+        let watched = world.observe(&["drops"], || {
+            for from in 0..REQUESTS {
+                (peer.from, peer.sequence) = (50_000 + from, 1);
+                peer.send(SYN, &[]);
+            }
+        });
+        drop(listener);
+        check(&watched);
+        let refused = u64::from(REQUESTS);
+        let expected = [("TcpExt.ListenDrops", refused), ("TcpExt.ListenOverflows", refused)];
+        assert_eq!(grown(watched.of_b()), BTreeMap::from(expected));
+        assert_eq!(traced(watched.of_b()).sites, []);
+    });
+}
+
+/// Sends the first fragment of each of some datagrams, of which no other ever comes.
+fn send_first_fragments(world: &World, number: u16) {
+    let (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) = (world.a.address, world.b.address)
+    else {
+        panic!("IPv4")
+    };
+    let socket = world.a.run(|| {
+        // The header comes with the packet (raw(7)).
+        Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255))).unwrap()
+    });
+    let there = SocketAddr::new(world.b.address, 0).into();
+    for id in 1..=number {
+        let mut packet = [7; 20 + 8 + 64];
+        let length = packet.len() as u16;
+        packet[..2].copy_from_slice(&[0x45, 0]);
+        packet[2..4].copy_from_slice(&length.to_be_bytes());
+        packet[4..6].copy_from_slice(&id.to_be_bytes());
+        // More fragments follow; UDP.
+        packet[6..12].copy_from_slice(&[0x20, 0, 64, 17, 0, 0]);
+        packet[12..16].copy_from_slice(&from.octets());
+        packet[16..20].copy_from_slice(&to.octets());
+        socket.send_to(&packet, &there).unwrap();
+    }
+}
+
+/// Waits until so many datagrams of b were given up for want of a fragment.
+fn wait_for_reassembly_timeouts(world: &World, number: u64) {
+    let timeouts = || world.b.counters().protocols["Ip.ReasmTimeout"];
+    while timeouts() < number {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn datagrams_whose_fragments_do_not_come_are_given_up() {
+    const DATAGRAMS: u16 = 61;
+    if skip("datagrams_whose_fragments_do_not_come_are_given_up") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        world.b.run(|| sysctl::write("net.ipv4.ipfrag_time", "1").unwrap());
+        let watched = world.observe(&["drops"], || {
+            send_first_fragments(&world, DATAGRAMS);
+            wait_for_reassembly_timeouts(&world, DATAGRAMS.into());
+        });
+        check(&watched);
+        let given_up = u64::from(DATAGRAMS);
+        let expected = [("Ip.ReasmFails", given_up), ("Ip.ReasmTimeout", given_up)];
+        assert_eq!(grown(watched.of_b()), BTreeMap::from(expected));
+        let site = only(watched.of_b(), watched.of_a(), "FRAG_REASM_TIMEOUT", given_up);
+        assert_eq!((site.place, site.outcome), (DropPlace::Ip, DropOutcome::Lost));
+    });
+}
+
+#[test]
+fn fragments_that_find_no_memory_are_dropped() {
+    const DATAGRAMS: u16 = 61;
+    if skip("fragments_that_find_no_memory_are_dropped") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        world.b.run(|| {
+            // The first datagram finds the memory empty.
+            let settings =
+                [("ipfrag_low_thresh", "1"), ("ipfrag_high_thresh", "1"), ("ipfrag_time", "1")];
+            for (setting, value) in settings {
+                sysctl::write(&format!("net.ipv4.{setting}"), value).unwrap();
+            }
+        });
+        let watched = world.observe(&["drops"], || {
+            send_first_fragments(&world, DATAGRAMS);
+            wait_for_reassembly_timeouts(&world, 1);
+        });
+        check(&watched);
+        let expected = [("Ip.ReasmFails", DATAGRAMS.into()), ("Ip.ReasmTimeout", 1)];
+        assert_eq!(grown(watched.of_b()), BTreeMap::from(expected));
+        assert_eq!(traced(watched.of_b()).lost_packets, u64::from(DATAGRAMS));
+        assert_eq!(traced(watched.of_a()).sites, []);
     });
 }
 
@@ -564,22 +769,23 @@ fn data_that_had_been_received_is_a_duplicate_and_not_lost() {
 mod alone {
     use super::*;
 
-    const LIMIT: &str = "net.core.netdev_max_backlog";
+    const BACKLOG: &str = "net.core.netdev_max_backlog";
+    const CONNECTIONS: &str = "net.netfilter.nf_conntrack_max";
 
     /// A setting that is put back, however the test ends.
-    struct Restored(String);
+    struct Restored(&'static str, String);
 
     impl Restored {
-        fn set(value: &str) -> Self {
-            let before = sysctl::read(LIMIT).unwrap();
-            sysctl::write(LIMIT, value).unwrap();
-            Self(before)
+        fn set(setting: &'static str, value: &str) -> Self {
+            let before = sysctl::read(setting).unwrap();
+            sysctl::write(setting, value).unwrap();
+            Self(setting, before)
         }
     }
 
     impl Drop for Restored {
         fn drop(&mut self) {
-            sysctl::write(LIMIT, &self.0).unwrap();
+            sysctl::write(self.0, &self.1).unwrap();
         }
     }
 
@@ -593,7 +799,7 @@ mod alone {
             return privilege::skip(NAME, "needs two CPUs");
         };
         // Only where the network namespace sees settings of the whole machine.
-        if !sysctl::is_writable(LIMIT).is_ok_and(|may| may) {
+        if !sysctl::is_writable(BACKLOG).is_ok_and(|may| may) {
             return privilege::skip(NAME, "may not change net.core.netdev_max_backlog");
         }
         undisturbed_machine(|| {
@@ -603,7 +809,7 @@ mod alone {
             let sender = sender(&world, port(&receiver));
             let (mut read, mut sent) = (0, 0);
             let watched = world.observe(&["drops"], || {
-                let _restored = Restored::set("1");
+                let _restored = Restored::set(BACKLOG, "1");
                 // Until the other CPU is behind. Bursts fit into the socket, so that only the backlog can drop.
                 while read == sent {
                     std::thread::scope(|scope| {
@@ -629,6 +835,93 @@ mod alone {
             let of_cpu = backlogs.iter().find(|of| of.cpu == second).expect("it dropped");
             assert!(of_cpu.packets >= lost, "{backlogs:?}: {lost}");
             assert_eq!(device(watched.of_b()).rx_dropped, lost);
+        });
+    }
+
+    #[test]
+    fn a_full_table_of_connections_drops_what_finds_no_room() {
+        const NAME: &str = "alone::a_full_table_of_connections_drops_what_finds_no_room";
+        const ROOM: u64 = 16;
+        const SENT: u64 = 301;
+        if skip(NAME) || skip_without_nft(NAME) {
+            return;
+        }
+        if !sysctl::is_writable(CONNECTIONS).is_ok_and(|may| may) {
+            return privilege::skip(NAME, "may not change net.netfilter.nf_conntrack_max");
+        }
+        undisturbed_machine(|| {
+            let world = world();
+            let receiver = world.b.run(|| {
+                let socket = UdpSocket::bind((world.b.address, 0)).unwrap();
+                sockopt_receive_buffer(&socket, 4 << 20);
+                socket
+            });
+            let chain = "type filter hook input priority 0; policy accept;\nct state new accept";
+            if !filter(&world.b, chain) {
+                return privilege::skip(NAME, "needs connection tracking by nftables");
+            }
+            let senders: Vec<UdpSocket> =
+                (0..SENT).map(|_| sender(&world, port(&receiver))).collect();
+            let watched = world.observe(&["drops"], || {
+                let _restored = Restored::set(CONNECTIONS, &ROOM.to_string());
+                for sender in &senders {
+                    sender.send(&[7; BYTES]).unwrap();
+                }
+                world.quiet();
+            });
+            check(&watched);
+            let lost = SENT - read_all(&receiver);
+            let drops = conntrack(watched.of_b());
+            assert_eq!((drops.dropped, drops.insert_failed), (lost, 0), "{drops:?}");
+            assert_eq!(u64::from(drops.entries), ROOM, "{drops:?}");
+            // A connection that made room for another had arrived.
+            assert_eq!(SENT - lost, ROOM + drops.early_dropped, "{drops:?}");
+            let site = only(watched.of_b(), watched.of_a(), "NETFILTER_DROP", lost);
+            assert_eq!(site.place, DropPlace::Filter);
+        });
+    }
+
+    /// Of IPv4: questions for neighbours of IPv6 need neighbours themselves. The table has no namespaces.
+    #[test]
+    fn a_full_neighbour_table_drops_what_needs_a_new_neighbour() {
+        const NAME: &str = "alone::a_full_neighbour_table_drops_what_needs_a_new_neighbour";
+        const OWN: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
+        if skip(NAME) {
+            return;
+        }
+        let room = neighbour_tables::read().unwrap()["arp_cache"].limit;
+        if room > 30_000 {
+            return privilege::skip(NAME, "the neighbour table is too large to be filled");
+        }
+        undisturbed_machine(|| {
+            let world = world();
+            let sockets: Vec<UdpSocket> = world.a.run(|| {
+                // A neighbour is asked for once, and makes room soon after.
+                for (setting, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "100")] {
+                    sysctl::write(&format!("net.ipv4.neigh.{DEVICE}.{setting}"), value).unwrap();
+                }
+                Links::here().unwrap().add_address(DEVICE, OWN.into(), 16).unwrap();
+                // One for each neighbour: that it was given up is an error of the socket's next call.
+                (0..2 * room).map(|_| UdpSocket::bind((OWN, 0)).unwrap()).collect()
+            });
+            let watched = world.observe(&["drops"], || {
+                for (neighbour, socket) in (256..).zip(&sockets) {
+                    let to = Ipv4Addr::from(u32::from(OWN) + neighbour);
+                    socket.send_to(&[7; BYTES], (to, CLOSED)).unwrap();
+                }
+            });
+            check(&watched);
+            let drops = traced(watched.of_a());
+            let reasons = reasons(drops);
+            let (full, failed) = (reasons["NEIGH_CREATEFAIL"], reasons["NEIGH_FAILED"]);
+            // What had room waited, and was lost when its neighbour was given up.
+            let sent = sockets.len() as u64;
+            assert_eq!((full + failed, drops.lost_packets), (sent, sent), "{drops:#?}");
+            assert!(full > 0 && failed > 0, "{drops:#?}");
+            // The counter is of the whole machine.
+            let table = neighbours(watched.of_a(), "arp_cache");
+            assert!(table.table_fulls >= full, "{table:?}: {full}");
+            assert_eq!(table.limit, room);
         });
     }
 }

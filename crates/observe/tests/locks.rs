@@ -2,6 +2,7 @@
 //! memory, against the clock of the test.
 #![cfg(test)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -10,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder};
 use rustix::fs::{MemfdFlags, memfd_create};
 use wirecost_linux::absent_page::AbsentPage;
 use wirecost_linux::clock::Monotonic;
@@ -200,31 +202,77 @@ fn a_semaphore_is_waited_for_as_long_as_it_is_held() {
     waited(only(&sites, LockKind::RwsemWrite, "inode (i_rwsem)", true), &all);
 }
 
+/// Sockets that this process sends on, by a program of the kernel's own account; `None` before Linux 6.2.
+struct Sent {
+    _link: Link,
+    object: Object,
+}
+
+impl Sent {
+    fn watch() -> Option<Self> {
+        const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bpf_sock_sent.bpf.o"));
+        let object = ObjectBuilder::default().open_memory(PROGRAM).unwrap().load().ok()?;
+        let link = object.progs_mut().next().unwrap().attach().ok()?;
+        Some(Self { _link: link, object })
+    }
+
+    /// Addresses of the sockets.
+    fn sockets(&self) -> BTreeSet<String> {
+        let map = self.object.maps().find(|map| map.name() == "sockets").unwrap();
+        let own = std::process::id().to_ne_bytes();
+        let ours = map.keys().filter(|key| {
+            map.lookup(key, MapFlags::ANY).unwrap().is_some_and(|process| process == own)
+        });
+        ours.map(|key| format!("{:#x}", u64::from_ne_bytes(key.try_into().unwrap()))).collect()
+    }
+}
+
+/// Two sockets, each of which is waited for.
 #[test]
 fn the_owner_of_a_socket_is_waited_for_as_long_as_it_has_the_socket() {
     if skip_without_tracing("the_owner_of_a_socket_is_waited_for_as_long_as_it_has_the_socket") {
         return;
     }
     let _alone = alone();
-    let mut all = Vec::new();
+    let mut waits = Vec::new();
+    let mut sent = None;
     let report = observe(|| {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut server = listener.accept().unwrap().0;
-        for round in 1..=3 {
-            let write = |bytes: &[u8]| (&client).write_all(&bytes[..100]).unwrap();
-            let hold = || thread::sleep(HELD * round);
-            all.push(contend(write, || write(&[7; 100]), "__lock_sock", hold));
-            server.read_exact(&mut [0; 200]).unwrap();
+        let pairs = [(); 2].map(|()| {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (client, listener.accept().unwrap().0)
+        });
+        let watch = Sent::watch();
+        for (number, (client, mut server)) in (1..).zip(pairs) {
+            let mut all = Vec::new();
+            for round in 1..=3 {
+                let write = |bytes: &[u8]| (&client).write_all(&bytes[..100]).unwrap();
+                // The second socket is waited for longer.
+                let hold = || thread::sleep(HELD * round * number);
+                all.push(contend(write, || write(&[7; 100]), "__lock_sock", hold));
+                server.read_exact(&mut [0; 200]).unwrap();
+            }
+            waits.push(all);
         }
+        sent = watch.as_ref().map(Sent::sockets);
     });
-    let sites: Vec<&LockSite> = sites(&report, &["tcp_sendmsg"])
+    let mut sites: Vec<&LockSite> = sites(&report, &["tcp_sendmsg"])
         .into_iter()
         .filter(|site| site.kind == LockKind::SocketOwner)
         .collect();
-    let site = only(&sites, LockKind::SocketOwner, "socket owner (sk_lock.owned)", false);
-    waited(site, &all);
-    assert_eq!(site.lock, None);
+    sites.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    assert_eq!(sites.len(), waits.len(), "{sites:#?}");
+    let mut sockets = BTreeSet::new();
+    for (site, all) in sites.iter().zip(&waits) {
+        let site = only(&[site], LockKind::SocketOwner, "socket owner (sk_lock.owned)", false);
+        waited(site, all);
+        sockets.extend(site.lock.clone());
+    }
+    assert_eq!(sockets.len(), waits.len(), "{sites:#?}");
+    match sent {
+        Some(sent) => assert_eq!(sent, sockets, "{sites:#?}"),
+        None => skip("the_owner_of_a_socket: addresses", "needs Linux 6.2"),
+    }
 }
 
 /// Each wait is counted once, with its part inside the window.

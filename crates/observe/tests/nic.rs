@@ -96,6 +96,8 @@ fn packets_are_counted_by_the_queue_that_they_came_to() {
     assert!(of.queues.iter().all(|queue| queue.irq.is_none()));
     assert_eq!((of.pause.as_ref(), of.bus.as_ref()), (None, None));
     assert!(of.pause_reason.is_some());
+    assert_eq!(of.standard, None);
+    assert!(of.standard_reason.is_some());
     assert_eq!(of.changes, []);
     assert!(of.settings.carrier);
     assert_eq!(of.settings.mtu, Some(1500));

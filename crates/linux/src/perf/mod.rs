@@ -17,7 +17,7 @@ use perf_event_open_sys::bindings as sys;
 use perf_event_open_sys::{ioctls, perf_event_open};
 
 pub use group::{Counts, Group, parse_group};
-pub use pmu::{PmuEvent, cpumask, pmu_event, pmus};
+pub use pmu::{PmuEvent, cpumask, pmu_event, pmu_events, pmus};
 pub use record::{Chain, Record, Sample, parse};
 pub use sampler::CpuSampler;
 

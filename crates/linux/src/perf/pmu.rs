@@ -31,6 +31,17 @@ pub fn pmus(root: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
+/// Names of the events of a PMU, sorted, without the files of their scales and units.
+#[must_use]
+pub fn pmu_events(root: &Path, pmu: &str) -> Vec<String> {
+    let entries = fs::read_dir(root.join(DEVICES).join(pmu).join("events"));
+    let names = entries.into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.contains('.')).collect();
+    names.sort();
+    names
+}
+
 /// CPUs to count on for a PMU that is not of each CPU: one of each package. `None` where it counts on every CPU.
 #[must_use]
 pub fn cpumask(root: &Path, pmu: &str) -> Option<Vec<u32>> {
@@ -116,6 +127,8 @@ mod tests {
         let root = fixture(&files);
         let root = root.path();
         assert_eq!(pmus(root, "uncore_imc"), ["uncore_imc_0"]);
+        assert_eq!(pmu_events(root, "power"), ["energy-pkg"]);
+        assert_eq!(pmu_events(root, "no-such-pmu"), [""; 0]);
         assert_eq!(cpumask(root, "power"), Some(vec![0, 16]));
         assert_eq!(cpumask(root, "uncore_imc_0"), None);
         let energy = pmu_event(root, "power", "energy-pkg").unwrap();

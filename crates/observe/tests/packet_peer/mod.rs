@@ -2,8 +2,9 @@
 //! segments say how long a segment is, but not how many there are.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
+use socket2::{Domain, Socket, Type};
 use wirecost_linux::link::Links;
 use wirecost_linux::tun::{PREFIX, Tun};
 
@@ -16,7 +17,7 @@ const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 const OTHER_PORT: u16 = 40_000;
 
-const SYN: u8 = 2;
+pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
@@ -24,6 +25,8 @@ pub const ACK: u8 = 16;
 pub struct Peer {
     tun: Tun,
     port: u16,
+    /// Its own port.
+    pub from: u16,
     pub sequence: u32,
     acknowledged: u32,
 }
@@ -38,19 +41,30 @@ impl Peer {
             links.up(DEVICE).expect("it goes up");
             tun
         });
-        Self { tun, port, sequence: 1, acknowledged: 0 }
+        Self { tun, port, from: OTHER_PORT, sequence: 1, acknowledged: 0 }
     }
 
     /// Connected to the host, and the host's end.
     pub fn connect(host: &Host) -> (Self, TcpStream) {
+        let (peer, listener) = Self::queued(host, 128);
+        let (server, _) = listener.accept().expect("the connection");
+        (peer, server)
+    }
+
+    /// Connected to the host, where the connection waits to be accepted in a queue with room for so many more.
+    pub fn queued(host: &Host, backlog: i32) -> (Self, TcpListener) {
         let mut peer = Self::behind(host, 0);
-        let listener = host.run(|| TcpListener::bind((KERNEL, 0)).expect("a port"));
+        let listener: TcpListener = host.run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            socket.bind(&SocketAddr::from((KERNEL, 0)).into()).expect("a port");
+            socket.listen(backlog).expect("listens");
+            socket.into()
+        });
         peer.port = listener.local_addr().expect("an address").port();
         peer.send(SYN, &[]);
         peer.is_acknowledged();
         peer.send(ACK, &[]);
-        let (server, _) = listener.accept().expect("the connection");
-        (peer, server)
+        (peer, listener)
     }
 
     /// Sends a packet, of several segments where the payload is longer than one.
@@ -76,7 +90,7 @@ impl Peer {
         let sum = (sum & 0xffff) + (sum >> 16);
         ip[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
         let mut tcp = [0u8; 20];
-        tcp[0..2].copy_from_slice(&OTHER_PORT.to_be_bytes());
+        tcp[0..2].copy_from_slice(&self.from.to_be_bytes());
         tcp[2..4].copy_from_slice(&self.port.to_be_bytes());
         tcp[4..8].copy_from_slice(&self.sequence.to_be_bytes());
         tcp[8..12].copy_from_slice(&self.acknowledged.to_be_bytes());

@@ -141,6 +141,27 @@ fn grown(of: &DropsSection) -> Vec<(DropPlace, String, String, u64)> {
     for counter in of.counters.iter().flatten() {
         all.push((counter.place, counter.name.clone(), String::new(), counter.packets));
     }
+    if let Some(tracking) = &of.connection_tracking {
+        let limit = tracking.limit.map(|limit| format!(" of {}", count(limit.into())));
+        let filled =
+            format!("{}{} entries", count(tracking.entries.into()), limit.unwrap_or_default());
+        for (name, number) in [
+            ("conntrack drop", tracking.dropped),
+            ("conntrack insert_failed", tracking.insert_failed),
+            ("conntrack early_drop", tracking.early_dropped),
+        ] {
+            all.push((DropPlace::Filter, name.to_owned(), filled.clone(), number));
+        }
+    }
+    for table in of.neighbour_tables.iter().flatten() {
+        for (name, number) in [
+            ("table_fulls", table.table_fulls),
+            ("unresolved_discards", table.unresolved_discards.unwrap_or(0)),
+        ] {
+            let name = format!("{} {name}", table.table);
+            all.push((DropPlace::Ip, name, "all namespaces".to_owned(), number));
+        }
+    }
     all.retain(|(_, _, _, number)| *number > 0);
     all
 }

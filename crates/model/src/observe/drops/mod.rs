@@ -26,6 +26,11 @@ pub struct DropsSection {
     pub backlog: Option<Vec<BacklogDrops>>,
     /// What the protocols of the network namespace count: all such counters that this kernel has.
     pub counters: Option<Vec<CounterDrops>>,
+    /// Connection tracking in the network namespace; null where the kernel has none, or it could not be read.
+    pub connection_tracking: Option<ConntrackDrops>,
+    /// The neighbour tables of the machine (ARP, NDISC), for all network namespaces. Null where they could not be
+    /// read.
+    pub neighbour_tables: Option<Vec<NeighbourDrops>>,
 }
 
 /// Packets that the kernel freed as dropped (tracepoint `skb:kfree_skb`), in packets as on a wire: one of
@@ -193,6 +198,39 @@ pub struct CounterDrops {
     pub packets: u64,
 }
 
+/// Packets that connection tracking (conntrack) dropped, and how full its table was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ConntrackDrops {
+    /// Packets: the table was full, or the new connection clashed with one in the table.
+    pub dropped: u64,
+    /// The clashes among them, as where NAT has no free port.
+    pub insert_failed: u64,
+    /// Connections (not packets) that were evicted from the full table to make room for a new one.
+    pub early_dropped: u64,
+    /// Connections in the table of the namespace when the window ended.
+    pub entries: u32,
+    /// How many a namespace may have (`net.netfilter.nf_conntrack_max`); null where it could not be read.
+    pub limit: Option<u32>,
+}
+
+/// Packets that one neighbour table of the machine dropped, and how full it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NeighbourDrops {
+    /// `arp_cache` (IPv4) or `ndisc_cache` (IPv6).
+    pub table: String,
+    /// Times that a new neighbour found no room. The packet that needed it was dropped.
+    pub table_fulls: u64,
+    /// Packets that waited for the address of a neighbour and were pushed out of its queue
+    /// (`net.ipv4.neigh.DEV.unres_qlen_bytes`).
+    pub unresolved_discards: Option<u64>,
+    /// Why `unresolved_discards` is null.
+    pub unresolved_reason: Option<String>,
+    /// Neighbours in the table when the window ended, permanent ones included.
+    pub entries: u32,
+    /// How many it takes, without permanent ones (`net.ipv4.neigh.default.gc_thresh3`).
+    pub limit: u32,
+}
+
 const NOT_TRACED: &str = "`drops:basic` reads only counters, of which several count the same packet: use \
                           `--observe drops` (BPF)";
 
@@ -298,6 +336,29 @@ impl Observation for DropsSection {
             "datagrams that found no room in the receive buffer of a UDP socket",
             Value::One(|s| s.counter(&["Udp.RcvbufErrors", "Udp6RcvbufErrors"])),
         ),
+        reading(
+            "drops.conntrack",
+            Count,
+            Lower,
+            MetricScope::Namespace,
+            "packets that connection tracking dropped: its table was full, or a connection clashed",
+            Value::One(|s| {
+                let dropped = s.connection_tracking.as_ref().map(|of| of.dropped);
+                counted(dropped, "there is no connection tracking, or it could not be read")
+            }),
+        ),
+        reading(
+            "drops.neighbours",
+            Count,
+            Lower,
+            MetricScope::Kernel,
+            "times that a neighbour table (ARP, NDISC) was full, of all network namespaces",
+            Value::One(|s| {
+                let tables = s.neighbour_tables.as_ref();
+                let fulls = tables.map(|of| of.iter().map(|table| table.table_fulls).sum());
+                counted(fulls, "the neighbour tables could not be read")
+            }),
+        ),
     ];
 
     /// One pass may have read counters where another traced.
@@ -371,13 +432,38 @@ mod tests {
         let section = counted_only();
         assert_eq!(metric(&section, "drops.device"), Ok(113.0));
         assert_eq!(metric(&section, "drops.socket_buffer"), Ok(11.0));
-        for unread in ["drops", "drops.purged", "drops.qdisc", "drops.backlog"] {
+        let unread = [
+            "drops",
+            "drops.purged",
+            "drops.qdisc",
+            "drops.backlog",
+            "drops.conntrack",
+            "drops.neighbours",
+        ];
+        for unread in unread {
             assert!(metric(&section, unread).is_err(), "{unread}");
         }
         let lost = TracedDrops { lost_packets: 7, ..TracedDrops::default() };
         let traced = DropsSection { traced: Some(lost), ..DropsSection::default() };
         assert_eq!((metric(&traced, "drops"), metric(&traced, "drops.purged")), (Ok(7.0), Ok(0.0)));
         assert!(metric(&traced, "drops.device").is_err());
+    }
+
+    #[test]
+    fn tables_that_were_full_are_metrics() {
+        let table = |table_fulls| NeighbourDrops { table_fulls, ..NeighbourDrops::default() };
+        let section = DropsSection {
+            connection_tracking: Some(ConntrackDrops {
+                dropped: 5,
+                insert_failed: 2,
+                early_dropped: 90,
+                ..ConntrackDrops::default()
+            }),
+            neighbour_tables: Some(vec![table(3), table(4)]),
+            ..DropsSection::default()
+        };
+        assert_eq!(metric(&section, "drops.conntrack"), Ok(5.0));
+        assert_eq!(metric(&section, "drops.neighbours"), Ok(7.0));
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! The hardware of one host.
 
+use std::collections::BTreeMap;
+
 use crate::document::{Cell, Column, Section, Table};
 use crate::metric::Unit;
-use crate::observe::{ClockSource, CpuHardware, HardwareSection, IdleShare};
+use crate::observe::{
+    ClockSource, CpuHardware, HardwareSection, IdleShare, ResidencyScope, StateResidency,
+};
 use crate::units::{bytes, count, percent};
 
 /// CPUs that have a row.
@@ -18,6 +22,9 @@ pub(super) fn sections(of: &HardwareSection) -> Vec<Section> {
         if of.cpus.len() > CPUS {
             section.note(format!("{} more CPUs are not shown", of.cpus.len() - CPUS));
         }
+    }
+    if let Some(all) = &of.residency {
+        section.table(residency(all));
     }
     if of.clock_source == Some(ClockSource::Cpufreq) {
         section
@@ -59,6 +66,7 @@ pub(super) fn sections(of: &HardwareSection) -> Vec<Section> {
     let reasons = [
         ("clock", &of.clock_reason),
         ("idle states", &of.idle_reason),
+        ("C-states", &of.residency_reason),
         ("throttling", &of.throttling_reason),
         ("power", &of.power_reason),
         ("memory bandwidth", &of.memory_reason),
@@ -89,6 +97,35 @@ fn cpus(of: &HardwareSection) -> Table {
             Cell::or_dash(cpu.clock, |clock| ghz(clock.max_ghz)),
             Cell::or_dash(cpu.busy_percent, Cell::percent),
             Cell::or_dash(cpu.idle_states.as_ref(), |states| Cell::text(idle(states))),
+        ]);
+    }
+    table
+}
+
+/// A row for each state, over all cores or packages.
+fn residency(all: &[StateResidency]) -> Table {
+    let mut rows: BTreeMap<(ResidencyScope, &str), Vec<f64>> = BTreeMap::new();
+    for of in all {
+        rows.entry((of.scope, &of.state)).or_default().push(of.percent);
+    }
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    // C10 after C8.
+    rows.sort_by_key(|((scope, state), _)| (*scope, state.len(), *state));
+    let mut table = Table::new([
+        Column::text("C-state"),
+        Column::text("of"),
+        Column::number("mean%"),
+        Column::number("min%").drop_order(1),
+        Column::number("max%").drop_order(1),
+    ]);
+    for ((scope, state), percents) in rows {
+        let mean = percents.iter().sum::<f64>() / percents.len() as f64;
+        table.row(vec![
+            Cell::text(state),
+            Cell::text(format!("{} {}", percents.len(), scope.words())),
+            Cell::percent(mean),
+            Cell::percent(percents.iter().copied().fold(f64::INFINITY, f64::min)),
+            Cell::percent(percents.iter().copied().fold(0.0, f64::max)),
         ]);
     }
     table

@@ -28,6 +28,10 @@ pub struct HardwareSection {
     pub changes: Vec<HostChange>,
     /// Why the idle states of CPUs are null.
     pub idle_reason: Option<String>,
+    /// Time that cores and packages really were in each C-state, by the hardware's own counters. Null where it has none.
+    pub residency: Option<Vec<StateResidency>>,
+    /// Why `residency` is null.
+    pub residency_reason: Option<String>,
     pub throttling: Option<Throttling>,
     /// Why `throttling` is null.
     pub throttling_reason: Option<String>,
@@ -81,6 +85,43 @@ pub struct IdleShare {
     pub percent: f64,
     /// Times that it was entered.
     pub entries: u64,
+}
+
+/// Time of one core, module or package in one C-state. A core is in the state of its most awake CPU, and a package in that of
+/// its most awake core.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StateResidency {
+    pub scope: ResidencyScope,
+    /// The CPU on which it is counted: one of the core, module or package.
+    pub cpu: u32,
+    /// The hardware's name, as `C6`; those of cpuidle are other ones.
+    pub state: String,
+    /// Of the window.
+    pub percent: f64,
+}
+
+/// What sleeps as one.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ResidencyScope {
+    Core,
+    /// Cores that share a cache of the second level.
+    Module,
+    Package,
+}
+
+impl ResidencyScope {
+    /// For people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Core => "cores",
+            Self::Module => "modules",
+            Self::Package => "packages",
+        }
+    }
 }
 
 /// A clock that rose or fell.

@@ -56,7 +56,8 @@ pub struct LockSite {
     pub kind: LockKind,
     /// What the lock protects, as far as the function tells; null for others.
     pub class: Option<String>,
-    /// Address of the lock. Null for the owner of a socket, which stacks do not name.
+    /// Address of the lock; of the socket (`struct sock`) where its owner was waited for. Null where a socket was released
+    /// before the task slept.
     pub lock: Option<String>,
     /// The function that wanted the lock: the innermost that is not part of the locks' own code. Null where the
     /// names of functions are hidden or the stack was lost.

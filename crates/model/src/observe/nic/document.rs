@@ -25,7 +25,62 @@ pub(super) fn sections(of: &NicSection) -> Vec<Section> {
     if !told.is_empty() {
         all.push(queues(&told));
     }
+    all.extend(standard(&of.devices));
     all
+}
+
+/// Standard counters that grew, and frames by length; none where no driver has them.
+fn standard(devices: &[NicDevice]) -> Option<Section> {
+    let told = || devices.iter().filter_map(|of| Some((of.device.as_str(), of.standard.as_ref()?)));
+    told().next()?;
+    let mut section = Section::named("nic", "Standard counters");
+    let mut table = Table::new([
+        Column::text("device"),
+        Column::text("group"),
+        Column::text("counter"),
+        Column::number("count"),
+    ]);
+    let mut grew = false;
+    for (device, of) in told() {
+        for counter in of.counters.iter().filter(|counter| counter.count > 0) {
+            grew = true;
+            table.row(vec![
+                Cell::text(device),
+                Cell::text(counter.group.words()),
+                Cell::text(counter.name.as_str()),
+                Cell::count(counter.count),
+            ]);
+        }
+    }
+    match grew {
+        true => section.table(table),
+        false => section.text("none of the counters grew"),
+    }
+    let mut table = Table::new([
+        Column::text("device"),
+        Column::text("direction"),
+        Column::text("octets"),
+        Column::number("frames"),
+    ]);
+    let mut counted = false;
+    for (device, of) in told() {
+        for sizes in of.frame_sizes.iter().filter(|sizes| sizes.frames > 0) {
+            counted = true;
+            table.row(vec![
+                Cell::text(device),
+                Cell::text(sizes.direction.to_string()),
+                Cell::text(match sizes.high {
+                    Some(high) => format!("{}-{high}", sizes.low),
+                    None => format!("{} and more", sizes.low),
+                }),
+                Cell::count(sizes.frames),
+            ]);
+        }
+    }
+    if counted {
+        section.table(table);
+    }
+    Some(section)
 }
 
 fn devices(all: &[NicDevice]) -> Table {
@@ -90,6 +145,9 @@ fn notes(section: &mut Section, of: &NicDevice) {
     }
     if let Some(reason) = &of.pause_reason {
         section.note(format!("pause frames of {device}: {reason}"));
+    }
+    if let Some(reason) = &of.standard_reason {
+        section.note(format!("standard counters of {device}: {reason}"));
     }
     if let Some(reason) = &of.queue_reason {
         section.note(format!("queues of {device}: {reason}"));

@@ -49,6 +49,10 @@ pub struct NicDevice {
     pub pause: Option<PauseFrames>,
     /// Why `pause` is null.
     pub pause_reason: Option<String>,
+    /// Counters under the names of the standards.
+    pub standard: Option<StandardCounters>,
+    /// Why `standard` is null.
+    pub standard_reason: Option<String>,
     /// Where the packets of `queues` are from; null where nobody counts them.
     pub queue_source: Option<QueueSource>,
     /// What is unknown of the queues, and why.
@@ -168,6 +172,64 @@ pub enum PauseSource {
     Standard,
     /// The driver's counters (`ethtool -S`), of which some are XON and XOFF frames.
     Driver,
+}
+
+/// What the driver counts under the names of IEEE 802.3 and RFC 2819 (`ethtool -S DEV --all-groups`), the same for all
+/// drivers, in the window.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StandardCounters {
+    /// Those that the driver has.
+    pub counters: Vec<StandardCounter>,
+    /// Frames by length; empty where the driver does not count them.
+    pub frame_sizes: Vec<FrameSizes>,
+}
+
+/// One counter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StandardCounter {
+    pub group: StandardGroup,
+    /// As the standard names it, without its prefix `a`: `FrameCheckSequenceErrors`.
+    pub name: String,
+    pub count: u64,
+}
+
+/// Groups of standard counters.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum StandardGroup {
+    /// IEEE 802.3, 30.3.2: the PHY.
+    EthPhy,
+    /// IEEE 802.3, 30.3.1: the MAC.
+    EthMac,
+    /// IEEE 802.3, 30.3.3: MAC control frames, of which pause frames are one kind.
+    EthCtrl,
+    /// RFC 2819.
+    Rmon,
+}
+
+impl StandardGroup {
+    /// As ethtool(8) names it.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::EthPhy => "eth-phy",
+            Self::EthMac => "eth-mac",
+            Self::EthCtrl => "eth-ctrl",
+            Self::Rmon => "rmon",
+        }
+    }
+}
+
+/// Frames of one direction with a length in a range, in octets with the checksum (FCS).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FrameSizes {
+    pub direction: Direction,
+    pub low: u32,
+    /// Null for all that are longer.
+    pub high: Option<u32>,
+    pub frames: u64,
 }
 
 /// Who counted the packets of each queue.

@@ -3,23 +3,28 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use wirecost_linux::conntrack::{self, Conntrack, ConntrackCounters};
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link_statistics::{LinkStatistics, LinkStatisticsReader};
+use wirecost_linux::neighbour_tables::NeighbourTable;
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_linux::netns::{self, NetNs};
 use wirecost_linux::qdisc::{Qdisc, QdiscStatistics, Qdiscs};
 use wirecost_linux::softnet::Softnet;
 use wirecost_model::observe::{
-    BacklogDrops, CounterDrops, DeviceDrops, DropPlace, NamedDrops, QdiscDrops,
+    BacklogDrops, ConntrackDrops, CounterDrops, DeviceDrops, DropPlace, NamedDrops, NeighbourDrops,
+    QdiscDrops,
 };
 
 use crate::driver_counters::DriverStatistics;
 use crate::probe::Namespace;
 
-/// Counters of protocols, without those that are sums of others (`Udp.InErrors`).
+/// Counters of protocols, without those that are sums of others (`Udp.InErrors`). Full tables are parts of others:
+/// `ReasmTimeout` of `ReasmFails`, whose rest is mostly memory (`ipfrag_high_thresh`), and `ListenOverflows` (the queue of
+/// accept(2)) of `ListenDrops`.
 const PROTOCOLS: &[(&str, DropPlace)] = &[
     ("Ip.InHdrErrors", DropPlace::Ip),
     ("Ip.InAddrErrors", DropPlace::Ip),
@@ -28,6 +33,7 @@ const PROTOCOLS: &[(&str, DropPlace)] = &[
     ("Ip.OutDiscards", DropPlace::Ip),
     ("Ip.OutNoRoutes", DropPlace::Ip),
     ("Ip.ReasmFails", DropPlace::Ip),
+    ("Ip.ReasmTimeout", DropPlace::Ip),
     ("Ip.FragFails", DropPlace::Ip),
     ("IpExt.InNoRoutes", DropPlace::Ip),
     ("IpExt.InTruncatedPkts", DropPlace::Ip),
@@ -43,10 +49,12 @@ const PROTOCOLS: &[(&str, DropPlace)] = &[
     ("Ip6OutDiscards", DropPlace::Ip),
     ("Ip6OutNoRoutes", DropPlace::Ip),
     ("Ip6ReasmFails", DropPlace::Ip),
+    ("Ip6ReasmTimeout", DropPlace::Ip),
     ("Ip6FragFails", DropPlace::Ip),
     ("Tcp.InErrs", DropPlace::Transport),
     ("Tcp.InCsumErrors", DropPlace::Transport),
     ("TcpExt.ListenDrops", DropPlace::Transport),
+    ("TcpExt.ListenOverflows", DropPlace::Transport),
     ("TcpExt.TCPReqQFullDrop", DropPlace::Transport),
     ("TcpExt.TCPDeferAcceptDrop", DropPlace::Transport),
     ("TcpExt.TCPMinTTLDrop", DropPlace::Transport),
@@ -94,6 +102,8 @@ struct Sockets {
     links: LinkStatisticsReader,
     qdiscs: Qdiscs,
     ethtool: Ethtool,
+    /// None where connection tracking is not loaded.
+    conntrack: Result<Option<Conntrack>, String>,
 }
 
 /// What it counted until an instant.
@@ -102,6 +112,7 @@ pub(super) struct Reading {
     links: Option<BTreeMap<u32, (String, LinkStatistics)>>,
     qdiscs: Option<BTreeMap<u32, (Qdisc, QdiscStatistics)>>,
     protocols: Option<NetCounters>,
+    conntrack: Option<ConntrackCounters>,
     drivers: BTreeMap<String, BTreeMap<String, u64>>,
     /// What could not be read.
     pub(super) missing: Vec<String>,
@@ -112,7 +123,7 @@ impl Counters {
         let open = || {
             let there = NetNs::open_path(&namespace.process.join("ns/net"))
                 .map_err(|error| error.to_string())?;
-            netns::run_in(&there, Sockets::open)
+            netns::run_in(&there, || Sockets::open(&namespace.process))
                 .and_then(|opened| opened)
                 .map_err(|error| error.to_string())
         };
@@ -127,6 +138,12 @@ impl Counters {
                 reading.links = told("devices", sockets.links.read(), &mut reading.missing);
                 let qdiscs = sockets.qdiscs.statistics();
                 reading.qdiscs = told("queueing disciplines", qdiscs, &mut reading.missing);
+                let tracking = match &sockets.conntrack {
+                    Ok(tracking) => tracking.as_ref().map(Conntrack::read).transpose(),
+                    Err(error) => Err(io::Error::other(error.clone())),
+                };
+                reading.conntrack =
+                    told("connection tracking", tracking, &mut reading.missing).flatten();
             }
             Err(error) => reading.missing.push(format!("drops of devices: {error}")),
         }
@@ -151,11 +168,12 @@ impl Counters {
 }
 
 impl Sockets {
-    fn open() -> io::Result<Self> {
+    fn open(process: &Path) -> io::Result<Self> {
         Ok(Self {
             links: LinkStatisticsReader::open()?,
             qdiscs: Qdiscs::open()?,
             ethtool: Ethtool::open()?,
+            conntrack: Conntrack::open(process).map_err(|error| error.to_string()),
         })
     }
 }
@@ -234,6 +252,42 @@ pub(super) fn protocols(before: &Reading, after: &Reading) -> Option<Vec<Counter
         Some(CounterDrops { name: (*name).to_owned(), place: *place, packets })
     });
     Some(counters.collect())
+}
+
+/// Connection tracking that was there at both instants. Its counters have 32 bits.
+pub(super) fn conntrack(before: &Reading, after: &Reading) -> Option<ConntrackDrops> {
+    let (before, after) = (before.conntrack?, after.conntrack?);
+    Some(ConntrackDrops {
+        dropped: after.drop.wrapping_sub(before.drop).into(),
+        insert_failed: after.insert_failed.wrapping_sub(before.insert_failed).into(),
+        early_dropped: after.early_drop.wrapping_sub(before.early_drop).into(),
+        entries: after.entries,
+        limit: conntrack::limit(),
+    })
+}
+
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/neighbour.c>, `neigh_table_init`.
+const NOT_HERE: &str = "only the machine's first network namespace has /proc/net/stat/arp_cache and \
+                        ndisc_cache";
+
+/// What the tables of the machine counted.
+pub(super) fn neighbours(
+    before: &BTreeMap<String, NeighbourTable>,
+    after: &BTreeMap<String, NeighbourTable>,
+) -> Vec<NeighbourDrops> {
+    let tables = after.iter().filter_map(|(name, now)| {
+        let then = before.get(name)?;
+        let discards = now.unresolved_discards.zip(then.unresolved_discards);
+        Some(NeighbourDrops {
+            table: name.clone(),
+            table_fulls: now.table_fulls.saturating_sub(then.table_fulls),
+            unresolved_discards: discards.map(|(now, then)| now.saturating_sub(then)),
+            unresolved_reason: discards.is_none().then(|| NOT_HERE.to_owned()),
+            entries: now.entries,
+            limit: now.limit,
+        })
+    });
+    tables.collect()
 }
 
 /// Of each CPU that was online at both instants.
@@ -316,6 +370,33 @@ mod tests {
         };
         let all = backlog(&[of(0, u32::MAX, Some(1))], &[of(0, 4, Some(3)), of(1, 9, None)]);
         assert_eq!(all, [BacklogDrops { cpu: 0, packets: 5, flow_limited: Some(2) }]);
+    }
+
+    #[test]
+    fn connection_tracking_counts_in_32_bits() {
+        let reading = |drop, insert_failed, early_drop, entries| Reading {
+            conntrack: Some(ConntrackCounters { entries, drop, insert_failed, early_drop }),
+            ..Reading::default()
+        };
+        let drops = conntrack(&reading(u32::MAX, 5, 1, 9), &reading(1, 7, 4, 3)).unwrap();
+        let of = (drops.dropped, drops.insert_failed, drops.early_dropped, drops.entries);
+        assert_eq!(of, (2, 2, 3, 3));
+        assert_eq!(conntrack(&Reading::default(), &reading(1, 1, 1, 1)), None);
+    }
+
+    #[test]
+    fn a_neighbour_table_counts_what_grew() {
+        let tables = |table_fulls, unresolved_discards| {
+            let table =
+                NeighbourTable { entries: 1, limit: 1_024, table_fulls, unresolved_discards };
+            BTreeMap::from([("arp_cache".to_owned(), table)])
+        };
+        let [grown] = &neighbours(&tables(3, Some(10)), &tables(5, Some(17)))[..] else { panic!() };
+        assert_eq!((grown.table_fulls, grown.unresolved_discards), (2, Some(7)));
+        let [grown] = &neighbours(&tables(3, None), &tables(5, Some(17)))[..] else { panic!() };
+        assert_eq!((grown.table_fulls, grown.unresolved_discards), (2, None));
+        assert!(grown.unresolved_reason.is_some());
+        assert_eq!(neighbours(&BTreeMap::new(), &tables(5, None)), []);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod reasons;
 use std::collections::BTreeMap;
 
 use wirecost_linux::kallsyms::Kallsyms;
+use wirecost_linux::neighbour_tables::{self, NeighbourTable};
 use wirecost_linux::softnet::{self, Softnet};
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{
@@ -37,7 +38,7 @@ impl Probe for Drops {
     fn about(&self) -> Description {
         Description {
             tells: "where packets were dropped: counters of devices, drivers, queueing disciplines, \
-                    CPU backlogs and protocols; every packet that the kernel freed as dropped, with \
+                    CPU backlogs, protocols, connection tracking and neighbour tables; every packet that the kernel freed as dropped, with \
                     its reason and call site",
             needs: "nothing for counters; BPF with BTF (root, or CAP_BPF and CAP_PERFMON) for \
                     reasons and call sites, and CAP_SYSLOG for names of functions",
@@ -199,6 +200,7 @@ struct Watch {
     bpf: Option<Result<Tracer, String>>,
     namespaces: BTreeMap<Option<u32>, Watched>,
     softnet: [Option<Vec<Softnet>>; 2],
+    neighbours: [Option<BTreeMap<String, NeighbourTable>>; 2],
     traced: Option<BTreeMap<u32, Vec<DropSite>>>,
     no_room: u64,
     missing: Vec<String>,
@@ -227,6 +229,7 @@ impl Watch {
             }
         }
         self.softnet[edge as usize] = softnet::read().ok();
+        self.neighbours[edge as usize] = neighbour_tables::read().ok();
     }
 
     fn read_traced(&mut self) {
@@ -282,6 +285,9 @@ impl Session for Watch {
         if self.softnet.iter().any(Option::is_none) {
             self.missing.push("drops of the CPUs' backlogs".to_owned());
         }
+        if self.neighbours.iter().any(Option::is_none) {
+            self.missing.push("drops of neighbour tables".to_owned());
+        }
         self.read_traced();
         if self.no_room > 0 {
             let skbs = self.no_room;
@@ -302,6 +308,7 @@ impl Session for Watch {
         let (before, after) = (&watched.before, &watched.after);
         let wanted = |name: &str| part.device.as_ref().is_none_or(|device| device == name);
         let [earlier, later] = &self.softnet;
+        let [tables_before, tables_after] = &self.neighbours;
         into.drops = Some(DropsSection {
             traced: self.traced.as_ref().map(|all| traced(all, watched.inode, self.no_room)),
             devices: counters::devices(before, after, wanted),
@@ -311,6 +318,11 @@ impl Session for Watch {
                 .zip(later.as_ref())
                 .map(|(before, after)| counters::backlog(before, after)),
             counters: counters::protocols(before, after),
+            connection_tracking: counters::conntrack(before, after),
+            neighbour_tables: tables_before
+                .as_ref()
+                .zip(tables_after.as_ref())
+                .map(|(before, after)| counters::neighbours(before, after)),
         });
     }
 

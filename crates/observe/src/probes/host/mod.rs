@@ -11,7 +11,7 @@ use wirecost_linux::hardware::{FrequencySettings, HardwareFiles, HardwareReading
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
     ClockSettings, ClockSource, CpuHardware, HardwareSection, HostChange, HostObservation,
-    IdleShare, MemoryTraffic, Part, Power, Throttling,
+    IdleShare, MemoryTraffic, Part, Power, StateResidency, Throttling,
 };
 
 use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
@@ -30,11 +30,11 @@ impl Probe for Host {
 
     fn about(&self) -> Description {
         Description {
-            tells: "clock of each CPU (minimum, mean, maximum), idle states, slowing down by heat, power, \
+            tells: "clock of each CPU (minimum, mean, maximum), idle states, C-states, slowing down by heat, power, \
                     memory bandwidth, and what of governor, turbo and limits changed",
             needs: "APERF and MPERF by perf (root, CAP_PERFMON or kernel.perf_event_paranoid <= 0) \
                     for exact clocks, otherwise cpufreq; RAPL for power; Intel's memory controllers \
-                    for bandwidth; most virtual machines have none of these",
+                    for bandwidth, and its C-state counters; most virtual machines have none of these",
             costs: "no hooks: a few counters and small files for each CPU around the window, and the \
                     clocks of all CPUs at each interval",
             limitations: "APERF and MPERF count only while a CPU is not halted; cpufreq may tell what was \
@@ -148,6 +148,7 @@ fn section(
     let throttling = throttling(then, now);
     let power = power(before, after, window);
     let memory = memory(before, after, window);
+    let residency = residency(&before.counted, &after.counted);
     HardwareSection {
         clock_source,
         clock_reason: match clock_source {
@@ -160,6 +161,8 @@ fn section(
         settings: settings(&now.settings),
         changes: changes(&then.settings, &now.settings),
         idle_reason: no_idle,
+        residency_reason: residency.is_none().then(|| counters.no_cstates().to_owned()),
+        residency,
         throttling_reason: throttling
             .is_none()
             .then(|| "the kernel shows no thermal_throttle".to_owned()),
@@ -189,6 +192,20 @@ fn idle(
         Some(IdleShare { state: now.name.clone(), percent, entries })
     });
     Some(states.collect())
+}
+
+/// C-states are counted in ticks of the time-stamp counter, of which as many passed.
+fn residency(before: &Counted, after: &Counted) -> Option<Vec<StateResidency>> {
+    let passed = after.tsc?.count.checked_sub(before.tsc?.count).filter(|passed| *passed > 0)?;
+    let states = after.cstates.iter().filter_map(|(key, now)| {
+        let spent = now - before.cstates.get(key)?;
+        let (scope, cpu, state) = key.clone();
+        // The counters are read one after another.
+        let percent = (spent * 100.0 / passed as f64).clamp(0.0, 100.0);
+        Some(StateResidency { scope, cpu, state, percent })
+    });
+    let states: Vec<StateResidency> = states.collect();
+    (!states.is_empty()).then_some(states)
 }
 
 /// Cores that share their counter with a sibling are told twice by the kernel, packages by every CPU: a package counts once.

@@ -1,6 +1,8 @@
 //! The section of a machine between two readings, with known answers.
 
 use wirecost_linux::hardware::{Energy, IdleUse, Throttle};
+use wirecost_linux::tsc::TscReading;
+use wirecost_model::observe::ResidencyScope;
 
 use super::*;
 use clock::ClockCounts;
@@ -27,6 +29,9 @@ fn a_machine_that_tells_nothing_says_so_and_has_no_zeros() {
     let expected = HardwareSection {
         clock_reason: Some("the CPU shows no APERF and MPERF (PMU `msr`); no cpufreq".to_owned()),
         idle_reason: Some("the kernel has no cpuidle".to_owned()),
+        residency_reason: Some(
+            "no counters of C-states (PMUs `cstate_core`, `cstate_pkg`)".to_owned(),
+        ),
         throttling_reason: Some("the kernel shows no thermal_throttle".to_owned()),
         power_reason: Some("no counters of energy (PMU `power`); no readable powercap".to_owned()),
         memory_reason: Some("no counters of memory controllers (PMUs `uncore_imc`)".to_owned()),
@@ -126,4 +131,30 @@ fn joules_of_counters_come_before_those_of_files() {
     let edges = [at(0, files(0), joules(5.0)), at(2, files(9), joules(25.0))];
     let power = of(&edges, &Clocks::default()).power.unwrap();
     assert_eq!(power, [Power { domain: "package-0".to_owned(), watts: 10.0 }]);
+}
+
+#[test]
+fn c_states_are_shares_of_the_ticks_that_passed() {
+    let counted = |tsc, c6: f64, pc2: f64| Counted {
+        cstates: [
+            ((ResidencyScope::Core, 3, "C6".to_owned()), c6),
+            ((ResidencyScope::Package, 0, "C2".to_owned()), pc2),
+        ]
+        .into(),
+        tsc: Some(TscReading { count: tsc, at: 0, error: 0 }),
+        ..Counted::default()
+    };
+    let before = counted(1_000, 10.0, 0.0);
+    let percents = |after: &Counted| {
+        let all = residency(&before, after).unwrap();
+        all.into_iter().map(|of| (of.scope, of.cpu, of.state, of.percent)).collect::<Vec<_>>()
+    };
+    let (core, package) = (ResidencyScope::Core, ResidencyScope::Package);
+    let expected = [(core, 3, "C6".to_owned(), 25.0), (package, 0, "C2".to_owned(), 5.0)];
+    assert_eq!(percents(&counted(3_000, 510.0, 100.0)), expected);
+    // A counter that is read later than the clock may have more ticks than passed.
+    assert_eq!(percents(&counted(3_000, 2_100.0, 100.0))[0].3, 100.0);
+    assert_eq!(residency(&before, &Counted { tsc: None, ..before.clone() }), None);
+    assert_eq!(residency(&before, &before), None, "no time passed");
+    assert_eq!(residency(&Counted::default(), &before), None);
 }

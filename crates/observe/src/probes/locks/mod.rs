@@ -47,8 +47,7 @@ impl Probe for Locks {
                     and about 0.05 us at each context switch",
             limitations: "reports waits, not hold times; on bare metal a CPU that is the only one to spin \
                           on a spinlock is not seen, nor is a writer's spinning before it sleeps for a \
-                          read-write semaphore; waits for a socket's owner are seen as sleeps, without its \
-                          address",
+                          read-write semaphore; waits for a socket's owner are seen as sleeps",
         }
     }
 
@@ -142,6 +141,7 @@ struct Overview {
 struct Settings {
     lock_sock: u64,
     lock_sock_end: u64,
+    autoremove: u64,
 }
 
 /// A value of `stacks` of probe.bpf.c: from the innermost frame outwards, then zeros.
@@ -196,11 +196,13 @@ impl Tracer {
     fn load() -> Result<Self, Unavailable> {
         // The stacks that matter are told by the addresses of one function.
         let lock_sock = Kallsyms::load().map_err(|error| error.to_string()).and_then(|kernel| {
-            kernel.range("__lock_sock").ok_or_else(|| "no function __lock_sock".to_owned())
+            let range = kernel.range("__lock_sock").ok_or("no function __lock_sock")?;
+            let autoremove = kernel.range("autoremove_wake_function").unwrap_or_default().start;
+            Ok((range, autoremove))
         });
         let mut no_owners = lock_sock.as_ref().err().cloned();
-        let range = lock_sock.unwrap_or_default();
-        let settings = Settings { lock_sock: range.start, lock_sock_end: range.end };
+        let (range, autoremove) = lock_sock.unwrap_or_default();
+        let settings = Settings { lock_sock: range.start, lock_sock_end: range.end, autoremove };
         let without: &[&str] = if no_owners.is_some() { &[SLEEPS] } else { &[] };
         let object = compiled!("locks", "probes_locks_probe");
         let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
@@ -450,7 +452,9 @@ fn row<'a, 'b>(
                 stack.and_then(|stack| stack.wanted_by.as_deref()),
             )
             .map(str::to_owned),
-            lock: (kind != LockKind::SocketOwner).then(|| format!("{:#x}", site.lock)),
+            // A task that was woken before it slept is no longer in its socket's queue.
+            lock: (kind != LockKind::SocketOwner || site.lock != 0)
+                .then(|| format!("{:#x}", site.lock)),
             function: stack.and_then(|stack| stack.functions.first().cloned()),
             module: stack.and_then(|stack| stack.module.clone()),
             offset,

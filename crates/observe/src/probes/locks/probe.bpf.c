@@ -39,6 +39,28 @@ struct mm_struct {
 	struct rw_semaphore mmap_lock;
 } KERNEL;
 
+struct list_head {
+	struct list_head *next;
+} KERNEL;
+
+struct wait_queue_head {
+	struct list_head head;
+} KERNEL;
+
+struct wait_queue_entry {
+	void *private;
+	void *func;
+	struct list_head entry;
+} KERNEL;
+
+typedef struct {
+	struct wait_queue_head wq;
+} socket_lock_t;
+
+struct sock {
+	socket_lock_t sk_lock;
+} KERNEL;
+
 struct task_struct___waits {
 	struct mm_struct *mm;
 	struct task_struct *group_leader;
@@ -175,6 +197,7 @@ struct {
 struct settings {
 	u64 lock_sock; /* the function __lock_sock: from here */
 	u64 lock_sock_end;
+	u64 autoremove; /* autoremove_wake_function; 0 where its address is unknown */
 };
 const volatile struct settings settings SEC(".rodata.settings");
 
@@ -503,6 +526,72 @@ int BPF_PROG(contention_end, void *address)
 	return 0;
 }
 
+/* What of a stack is searched for the place in the socket's queue: nearer to the innermost frame than this. */
+enum { WORDS = 128, OTHERS = 16 };
+
+struct words {
+	volatile u64 place; /* of the first word: by way of memory, the verifier takes a pointer as a number */
+	u64 of[WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct words);
+} searched SEC(".maps");
+
+/* The socket for whose owner a task waits. __lock_sock has its place in the socket's queue on the stack (DEFINE_WAIT), which is
+ * the innermost of the task: what was called before may have left others further in, below the arguments of this program, and
+ * callers such as accept() have theirs further out. The kernel's list leads from there to the queue, over those who came later:
+ * https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c
+ * https://elixir.bootlin.com/linux/v6.12/source/include/linux/wait.h */
+static __attribute__((noinline)) u64 socket_of(u64 stack)
+{
+	const u64 func = bpf_core_field_offset(struct wait_queue_entry, func);
+	const u64 entry = bpf_core_field_offset(struct wait_queue_entry, entry);
+	u64 task = (u64)bpf_get_current_task_btf(), next, others = 0, place = 0;
+	u32 zero = 0, i, words = WORDS;
+	struct words *w = bpf_map_lookup_elem(&searched, &zero);
+
+	if (!w || !settings.autoremove ||
+	    !bpf_core_field_exists(struct sock, sk_lock.wq.head))
+		return 0;
+	/* private and func are neighbours in every kernel since 4.13. */
+	if (func != bpf_core_field_offset(struct wait_queue_entry, private) + sizeof(u64))
+		return 0;
+	w->place = stack;
+	stack = w->place;
+	if (bpf_probe_read_kernel(w->of, sizeof(w->of), (void *)stack)) {
+		/* The stack ends before. */
+		words = WORDS / 2;
+		if (bpf_probe_read_kernel(w->of, sizeof(w->of) / 2, (void *)stack))
+			return 0;
+	}
+	for (i = 1; i < WORDS; i++) {
+		if (i >= words)
+			break;
+		if (w->of[i] == settings.autoremove && w->of[i - 1] == task) {
+			place = stack + i * sizeof(u64) + entry - func;
+			break;
+		}
+	}
+	if (!place || bpf_probe_read_kernel(&next, sizeof(next), (void *)place))
+		return 0;
+	/* Woken before it slept: it is in no queue. */
+	if (next == place)
+		return 0;
+	for (i = 0; i < OTHERS; i++) {
+		if (bpf_probe_read_kernel(&others, sizeof(others), (void *)(next - entry + func)))
+			return 0;
+		if (others != settings.autoremove)
+			return next - bpf_core_field_offset(struct sock, sk_lock.wq.head);
+		if (bpf_probe_read_kernel(&next, sizeof(next), (void *)next))
+			return 0;
+	}
+	return 0;
+}
+
 /* A task goes to sleep in __lock_sock, which is uninterruptible, as few sleeps are:
  * https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c */
 enum { UNINTERRUPTIBLE = 2, INNERMOST = 12 };
@@ -521,6 +610,8 @@ static __always_inline void sleeps(void *ctx, struct task_struct *task, struct w
 	if (!found)
 		return;
 	start(&wait, ctx, 0, SOCKET_OWNER, w);
+	wait.lock = socket_of((u64)ctx);
+	wait.looked = bpf_ktime_get_ns() - wait.since;
 	if (bpf_map_update_elem(&waiting, &key, &wait, BPF_ANY)) {
 		o = overview();
 		if (o && w->begin)

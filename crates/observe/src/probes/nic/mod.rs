@@ -3,6 +3,7 @@
 mod changes;
 mod queues;
 mod reading;
+mod standard;
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ impl Probe for Nic {
     fn about(&self) -> Description {
         Description {
             tells: "network devices: link, queues, rings, coalescing, offloads, RSS, and which of them \
-                    changed; pause frames; packets and drops of each queue under the same names for \
+                    changed; pause frames; counters of IEEE 802.3 and RFC 2819; packets and drops of each queue under the same names for \
                     all drivers; the queue's interrupt, CPU and NUMA node; byte queue limits",
             needs: "nothing for settings and counters; root for the queues and their limits in /sys",
             costs: "no hooks: a few ms for each network namespace before and after the window, plus \
@@ -171,6 +172,10 @@ fn device(
         Ok(pause) => (Some(pause), None),
         Err(reason) => (None, Some(reason)),
     };
+    let (standard, standard_reason) = match standard::between(before, after) {
+        Ok(standard) => (Some(standard), None),
+        Err(reason) => (None, Some(reason)),
+    };
     let mut of = NicDevice {
         device: after.device.name.clone(),
         driver: after.device.driver.clone(),
@@ -191,6 +196,8 @@ fn device(
         drops: drops.clone(),
         pause,
         pause_reason,
+        standard,
+        standard_reason,
         ..NicDevice::default()
     };
     queues::fill(&mut of, (after, &tallies), limits, nodes, seconds);

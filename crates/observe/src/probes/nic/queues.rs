@@ -11,6 +11,7 @@ use wirecost_model::observe::{
 
 use super::counted;
 use super::reading::DeviceReading;
+use super::standard;
 use crate::driver_counters::{Translated, translated};
 use crate::probes::interrupts::vectors::roles;
 
@@ -32,7 +33,16 @@ impl Tally {
             .driver
             .as_ref()
             .map(|statistics| translated(reading.device.driver.as_deref(), statistics));
-        Self { netdev: reading.queues.clone(), driver: driver.unwrap_or_default() }
+        let mut driver = driver.unwrap_or_default();
+        if let Ok(counters) = &reading.standard {
+            for direction in [Direction::Rx, Direction::Tx] {
+                let Some(errors) = standard::errors(counters, direction) else { continue };
+                // Under the driver's own names there are the same frames, or some of them.
+                let drops = &mut driver.entry((direction, None)).or_default().drops;
+                drops.insert(NicDropKind::Error, errors);
+            }
+        }
+        Self { netdev: reading.queues.clone(), driver }
     }
 
     /// Pause frames by the driver's counters.

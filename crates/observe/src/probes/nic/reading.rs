@@ -1,6 +1,7 @@
 //! What is read of the devices of one network namespace at an edge of the window.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use wirecost_linux::environment;
@@ -10,6 +11,7 @@ use wirecost_linux::net_sysfs::NetSysfs;
 use wirecost_linux::netns::{self, NetNs};
 use wirecost_linux::pause::{PauseCounts, PauseReader};
 use wirecost_linux::queues::{QueueCounts, QueueKey, Queues};
+use wirecost_linux::standard_statistics::{StandardStatistics, StandardStatisticsReader};
 use wirecost_model::environment::Device;
 use wirecost_model::observe::Direction;
 use wirecost_model::rss::DeviceSpreading;
@@ -28,7 +30,7 @@ pub(super) struct Reading {
 }
 
 /// One device. What its driver does not tell is not there.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct DeviceReading {
     pub(super) index: u32,
     pub(super) device: Device,
@@ -37,6 +39,8 @@ pub(super) struct DeviceReading {
     pub(super) rss: Option<DeviceSpreading>,
     /// By the kernel's own interface.
     pub(super) pause: Option<PauseCounts>,
+    /// Under the names of the standards; why not, where the kernel refuses.
+    pub(super) standard: Result<StandardStatistics, String>,
     /// By the driver's names.
     pub(super) driver: Option<Arc<Statistics>>,
     /// By the kernel's own interface.
@@ -44,6 +48,24 @@ pub(super) struct DeviceReading {
     pub(super) irqs: BTreeMap<(Direction, u32), u32>,
     /// Queues in use; none where /sys cannot be read.
     pub(super) numbers: Option<BTreeSet<(Direction, u32)>>,
+}
+
+impl Default for DeviceReading {
+    fn default() -> Self {
+        Self {
+            index: 0,
+            device: Device::default(),
+            statistics: LinkStatistics::default(),
+            full_duplex: None,
+            rss: None,
+            pause: None,
+            standard: Ok(StandardStatistics::default()),
+            driver: None,
+            queues: BTreeMap::new(),
+            irqs: BTreeMap::new(),
+            numbers: None,
+        }
+    }
 }
 
 impl DeviceReading {
@@ -114,6 +136,7 @@ fn read(inode: u32, known: &DriverStatistics) -> Result<Reading, String> {
         statistics.iter().map(|(index, (name, _))| (name.as_str(), *index)).collect();
     let ethtool = Ethtool::open().map_err(|error| format!("settings of devices: {error}"))?;
     let pause = PauseReader::open().ok();
+    let standard = StandardStatisticsReader::open();
     let queues = Queues::open().ok();
     // Older kernels have neither.
     let counts = queues.as_ref().and_then(|queues| queues.counts().ok()).unwrap_or_default();
@@ -128,6 +151,7 @@ fn read(inode: u32, known: &DriverStatistics) -> Result<Reading, String> {
             full_duplex: ethtool.full_duplex(name).ok().flatten(),
             rss: ethtool.device_spreading(name).ok(),
             pause: pause.as_ref().and_then(|reader| reader.read(index).ok()),
+            standard: standard_counters(standard.as_ref(), index),
             driver: known.of(inode, name, || ethtool.statistics(name)),
             queues: of_device(&counts, index),
             irqs: of_device(&irqs, index),
@@ -136,6 +160,19 @@ fn read(inode: u32, known: &DriverStatistics) -> Result<Reading, String> {
         })
     });
     Ok(Reading { devices: devices.collect(), missing })
+}
+
+fn standard_counters(
+    reader: Result<&StandardStatisticsReader, &io::Error>,
+    index: u32,
+) -> Result<StandardStatistics, String> {
+    match reader {
+        Ok(reader) => reader.read(index).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => "kernel or driver has no standard counters".to_owned(),
+            _ => error.to_string(),
+        }),
+        Err(error) => Err(format!("no ethtool netlink: {error}")),
+    }
 }
 
 fn of_device<T: Copy>(all: &BTreeMap<QueueKey, T>, index: u32) -> BTreeMap<(Direction, u32), T> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use wirecost_linux::pause::PauseCounts;
 use wirecost_linux::queues::QueueCounts;
+use wirecost_linux::standard_statistics::StandardStatistics;
 use wirecost_model::environment::{Channels, Coalescing, Device, FlowControl, Rings, Vector};
-use wirecost_model::observe::{NicChangeKind, NicDropKind, QueueSource};
+use wirecost_model::observe::{FrameSizes, NicChangeKind, NicDropKind, QueueSource, StandardGroup};
 use wirecost_model::rss::{DeviceSpreading, Fields, Flow, Symmetry};
 
 use super::*;
@@ -245,4 +246,54 @@ fn every_setting_that_changed_is_told_with_both_values() {
         between(&before, &after).changes.iter().map(|change| change.kind).collect();
     assert_eq!(kinds[0], NicChangeKind::Link);
     assert_eq!(kinds.last(), Some(&NicChangeKind::Interrupt));
+}
+
+/// The driver's own name for the frames that are too long is one of those that the standard has, so it is not added.
+#[test]
+fn standard_counters_come_before_the_drivers_names() {
+    let mac = |name| (StandardGroup::EthMac, name);
+    let counters = |fcs, too_long, lost| StandardStatistics {
+        counters: [
+            (mac("FrameCheckSequenceErrors"), fcs),
+            (mac("FrameTooLongErrors"), too_long),
+            (mac("FramesLostDueToIntMACXmitError"), lost),
+            (mac("FramesReceivedOK"), 1_000 * fcs),
+            ((StandardGroup::Rmon, "etherStatsOversizePkts"), 7 * fcs),
+        ]
+        .into(),
+        frame_sizes: [((Direction::Rx, 0, 64), fcs), ((Direction::Rx, 1519, 0), too_long)].into(),
+    };
+    let (mut before, mut after) = (card(), card());
+    before.standard = Ok(counters(10, 4, 2));
+    after.standard = Ok(counters(13, 9, 3));
+    before.driver = driver(&[("rx_long_length_errors", 4), ("rx_missed_errors", 1)]);
+    after.driver = driver(&[("rx_long_length_errors", 9), ("rx_missed_errors", 3)]);
+    let of = between(&before, &after);
+    let drops: Vec<_> = of.drops.iter().map(|of| (of.direction, of.kind, of.packets)).collect();
+    let (rx, tx) = (Direction::Rx, Direction::Tx);
+    let expected = [
+        (rx, NicDropKind::Missed, 2),
+        (rx, NicDropKind::Error, 3 + 5),
+        (tx, NicDropKind::Error, 1),
+    ];
+    assert_eq!(drops, expected);
+    // Damaged frames are no losses of intact ones.
+    assert_eq!((of.rx_drops, of.tx_drops), (2, 0));
+    let standard = of.standard.unwrap();
+    let count = |name: &str| standard.counters.iter().find(|of| of.name == name).unwrap().count;
+    assert_eq!((count("FramesReceivedOK"), count("etherStatsOversizePkts")), (3_000, 21));
+    let sizes = |low, high, frames| FrameSizes { direction: rx, low, high, frames };
+    assert_eq!(standard.frame_sizes, [sizes(0, Some(64), 3), sizes(1519, None, 5)]);
+    assert_eq!(of.standard_reason, None);
+}
+
+#[test]
+fn a_device_without_standard_counters_has_the_reason() {
+    let reason = |of: DeviceReading| between(&of, &of).standard_reason.unwrap();
+    assert_eq!(reason(card()), "its driver has none");
+    let mut of = card();
+    of.device.bus = None;
+    assert_eq!(reason(of), "a virtual device has none");
+    let refused = Err("kernel or driver has no standard counters".to_owned());
+    assert!(reason(DeviceReading { standard: refused, ..card() }).starts_with("kernel or driver"));
 }

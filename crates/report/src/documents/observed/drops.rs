@@ -2,8 +2,8 @@
 
 mod tests {
     use wirecost_model::observe::{
-        BacklogDrops, CounterDrops, DeviceDrops, DropOutcome, DropPlace, DropSite, DropsSection,
-        NamedDrops, Observation, QdiscDrops, TracedDrops,
+        BacklogDrops, ConntrackDrops, CounterDrops, DeviceDrops, DropOutcome, DropPlace, DropSite,
+        DropsSection, NamedDrops, NeighbourDrops, Observation, QdiscDrops, TracedDrops,
     };
 
     fn site(reason: &str, function: &str, packets: u64) -> DropSite {
@@ -69,6 +69,21 @@ mod tests {
                 BacklogDrops { cpu: 1, packets: 4, flow_limited: None },
             ]),
             counters: Some(vec![counter("Udp.RcvbufErrors", 20_010), counter("Udp.MemErrors", 0)]),
+            connection_tracking: Some(ConntrackDrops {
+                dropped: 1_501,
+                insert_failed: 0,
+                early_dropped: 12,
+                entries: 262_144,
+                limit: Some(262_144),
+            }),
+            neighbour_tables: Some(vec![NeighbourDrops {
+                table: "arp_cache".to_owned(),
+                table_fulls: 9,
+                unresolved_discards: None,
+                unresolved_reason: Some("only the first network namespace has it".to_owned()),
+                entries: 1_024,
+                limit: 1_024,
+            }]),
         }
     }
 

@@ -6,9 +6,13 @@ mod drops;
 #[cfg(test)]
 mod functions;
 #[cfg(test)]
+mod hardware;
+#[cfg(test)]
 mod interrupts;
 #[cfg(test)]
 mod locks;
+#[cfg(test)]
+mod nic;
 #[cfg(test)]
 mod scheduling;
 #[cfg(test)]
