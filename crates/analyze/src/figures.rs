@@ -118,7 +118,7 @@ pub(crate) fn latency(windows: &[HostWindow<'_>]) -> Option<Latency> {
     microseconds(&all)
 }
 
-fn microseconds(histogram: &Histogram) -> Option<Latency> {
+pub(crate) fn microseconds(histogram: &Histogram) -> Option<Latency> {
     let quantile = |q| Some(histogram.quantile(q)? as f64 / 1e3);
     Some(Latency {
         p50: quantile(0.5)?,

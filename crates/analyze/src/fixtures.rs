@@ -19,6 +19,7 @@ pub(crate) fn host(name: &str) -> HostRow {
         cycles_source: None,
         cycles_reason: None,
         busiest_worker: None,
+        receive_stamps: None,
         foreign_cycles_per_kbyte: None,
         bytes: None,
         facts: HostFacts::default(),

@@ -3,9 +3,13 @@
 use wirecost_model::link::LinkReport;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::program::Side;
+use wirecost_model::receive_stamps::{
+    NotSampledSockets, ReceiveStamps, StampCounts, UnstampedMessages,
+};
 use wirecost_model::run::{HostRow, MachineRow};
 
 use crate::cpu::{self, CpuUse};
+use crate::figures;
 use crate::foreign;
 use crate::observed;
 use crate::window::HostWindow;
@@ -92,9 +96,30 @@ fn host_row(
             .and_then(|w| foreign_cycles(outcome, &[host], w, &cycles)),
         cycles_reason: cycles.err(),
         bytes,
+        receive_stamps: window.and_then(|w| w.phase.receive_stamps.as_ref()).map(receive_stamps),
         facts: host.facts.clone(),
         clock_offset_us: host.clock_offset as f64 / 1e3,
         clock_error_us: host.clock_error as f64 / 1e3,
+    }
+}
+
+fn receive_stamps(counts: &StampCounts) -> ReceiveStamps {
+    let StampCounts { sockets, messages, negative, by_device, clock_step, .. } = *counts;
+    let not_sampled = counts.not_sampled.iter();
+    let unstamped = counts.unstamped.iter();
+    ReceiveStamps {
+        sockets,
+        not_sampled: not_sampled
+            .map(|(&reason, &sockets)| NotSampledSockets { reason, sockets })
+            .collect(),
+        messages,
+        delay_us: figures::microseconds(&counts.delays),
+        negative,
+        unstamped: unstamped
+            .map(|(&reason, &messages)| UnstampedMessages { reason, messages })
+            .collect(),
+        by_device,
+        clock_step_us: (clock_step != 0).then_some(clock_step as f64 / 1e3),
     }
 }
 

@@ -105,6 +105,7 @@ impl Load {
                 tcp_samples: 0,
                 details: false,
                 logged_operations: 0,
+                receive_stamps: false,
             };
             let (host, prepared) = Lone::prepare(plan).map_err(|error| error.to_string())?;
             hosts.push(host);

@@ -155,6 +155,7 @@ fn plan(host: usize, program: &Program, engine: &EngineName) -> Plan {
         tcp_samples: 0,
         details: false,
         logged_operations: 0,
+        receive_stamps: false,
     }
 }
 

@@ -23,6 +23,10 @@ pub(crate) enum Refusal {
     #[error("it reports no single operations to controllers that it does not know")]
     Operations,
     #[error(
+        "it has the kernel stamp packets for controllers that it knows only: every packet costs more then"
+    )]
+    ReceiveStamps,
+    #[error(
         "{at}: {option} names a file, and it uses no files for controllers that it does not know"
     )]
     File { at: String, option: String },
@@ -59,6 +63,9 @@ pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
 fn check_plan(plan: &Plan) -> Result<(), Refusal> {
     if plan.logged_operations > 0 {
         return Err(Refusal::Operations);
+    }
+    if plan.receive_stamps {
+        return Err(Refusal::ReceiveStamps);
     }
     if engines::find(plan.engine.as_str()).is_some_and(|engine| !engine.is_general()) {
         return Err(Refusal::Engine { engine: plan.engine.to_string() });
@@ -148,6 +155,7 @@ mod tests {
             tcp_samples: 0,
             details: false,
             logged_operations: 0,
+            receive_stamps: false,
         }))
     }
 
@@ -205,6 +213,14 @@ mod tests {
         let Order::Prepare(plan) = &mut logs else { panic!("it is a plan") };
         plan.logged_operations = 1;
         assert_eq!(check(&logs), Err(Refusal::Operations));
+    }
+
+    #[test]
+    fn packets_are_not_stamped() {
+        let mut stamps = prepare("udp", |_| {});
+        let Order::Prepare(plan) = &mut stamps else { panic!("it is a plan") };
+        plan.receive_stamps = true;
+        assert_eq!(check(&stamps), Err(Refusal::ReceiveStamps));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! CLOCK_MONOTONIC: the only clock that measurements use.
+//! CLOCK_MONOTONIC, the clock that measurements use, and CLOCK_REALTIME, the clock of the kernel's stamps.
 
 use std::io;
 
@@ -61,6 +61,27 @@ pub fn unix_ms() -> f64 {
     now.tv_sec as f64 * 1e3 + now.tv_nsec as f64 / 1e6
 }
 
+/// CLOCK_REALTIME, nanoseconds since 1970: the clock of the kernel's stamps of packets. It may be set while a program
+/// runs.
+#[inline]
+pub fn realtime() -> Nanos {
+    from_timespec(clock_gettime(ClockId::Realtime))
+}
+
+/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, and how far this may be wrong, nanoseconds. It changes only when
+/// somebody sets the clock: both run at the same rate, also where NTP changes it.
+pub fn realtime_ahead() -> (i64, Nanos) {
+    let reading = || {
+        let before = Monotonic.now();
+        let time = realtime();
+        let width = Monotonic.now().saturating_sub(before);
+        (width, time.wrapping_sub(before + width / 2).cast_signed())
+    };
+    // A thread may lose its CPU between two readings.
+    let (width, ahead) = (0..5).map(|_| reading()).min().unwrap_or_default();
+    (ahead, width)
+}
+
 /// `Nanos` as the kernel takes it.
 pub fn timespec(length: Nanos) -> Timespec {
     Timespec {
@@ -87,6 +108,14 @@ pub fn sleep(length: Nanos) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clocks_run_at_one_rate() {
+        let (before, error) = realtime_ahead();
+        sleep(20_000_000);
+        let (after, also) = realtime_ahead();
+        assert!(before.abs_diff(after) <= error + also, "{before} {after} {error} {also}");
+    }
 
     #[test]
     fn sleeping_until_an_instant_reaches_it() {

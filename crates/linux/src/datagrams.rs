@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use socket2::{SockAddr, SockAddrStorage};
 
 use crate::raw_option::SocketOption;
+use crate::receive_stamps::{ControlBuffer, Stamp};
 
 // <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/udp.h#L32>
 const UDP_SEGMENT: libc::c_int = 103;
-const UDP_GRO: libc::c_int = 104;
+pub(crate) const UDP_GRO: libc::c_int = 104;
 
 /// Messages of one call at most; the kernel takes no more (UIO_MAXIOV).
 pub const MAX_MESSAGES: usize = 1024;
@@ -30,6 +31,23 @@ struct Control {
 
 /// Bytes of a control message before its value.
 const HEADER: usize = 16;
+
+impl Control {
+    /// Bytes of each of the datagrams of a message, where it is several; `length`: that of what the kernel has written.
+    fn segment(&self, length: usize) -> Option<i32> {
+        let joined = length >= HEADER + size_of::<libc::c_int>()
+            && (self.level, self.kind) == (libc::SOL_UDP, UDP_GRO);
+        let [a, b, c, d, ..] = self.value;
+        joined.then_some(i32::from_ne_bytes([a, b, c, d]))
+    }
+}
+
+/// What is to be known of each message that is received, beside its bytes.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    senders: bool,
+    stamps: bool,
+}
 
 /// A message that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +76,8 @@ pub struct Calls {
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
     controls: Vec<Control>,
+    /// In their place, where messages have stamps.
+    wide_controls: Vec<ControlBuffer>,
     senders: Vec<SockAddrStorage>,
 }
 
@@ -132,11 +152,42 @@ impl Calls {
         messages: &mut Vec<Message>,
         senders: &mut Vec<Option<SocketAddr>>,
     ) -> io::Result<()> {
-        let count = (buffer.len() / place.max(1)).min(MAX_MESSAGES);
-        self.senders.resize_with(count, SockAddrStorage::zeroed);
-        let before = messages.len();
-        self.receive_with(socket, (buffer, place), wait, messages, true)?;
-        let got = messages.len() - before;
+        let wanted = Wanted { senders: true, stamps: false };
+        let got = self.receive_with(socket, (buffer, place), wait, messages, wanted)?;
+        self.take_senders(got, senders);
+        Ok(())
+    }
+
+    /// The same as [`Calls::receive`] on a socket whose messages are stamped
+    /// ([`enable`](crate::receive_stamps::enable)): there is a stamp for each message. Addresses come too where they are
+    /// asked for.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn receive_stamped(
+        &mut self,
+        socket: impl AsFd,
+        (buffer, place): (&mut [u8], usize),
+        wait: bool,
+        messages: &mut Vec<Message>,
+        (stamps, senders): (&mut Vec<Stamp>, Option<&mut Vec<Option<SocketAddr>>>),
+    ) -> io::Result<()> {
+        let wanted = Wanted { senders: senders.is_some(), stamps: true };
+        let got = self.receive_with(socket, (buffer, place), wait, messages, wanted)?;
+        let controls = self.headers[..got].iter().zip(&self.wide_controls);
+        stamps.extend(
+            controls.map(|(header, control)| {
+                control.read(header.msg_hdr.msg_controllen as usize).stamp
+            }),
+        );
+        if let Some(senders) = senders {
+            self.take_senders(got, senders);
+        }
+        Ok(())
+    }
+
+    /// The senders of the messages that came last.
+    fn take_senders(&mut self, got: usize, senders: &mut Vec<Option<SocketAddr>>) {
         senders.extend(self.senders[..got].iter_mut().zip(&self.headers).map(
             |(sender, header)| {
                 let storage = std::mem::replace(sender, SockAddrStorage::zeroed());
@@ -144,7 +195,6 @@ impl Calls {
                 unsafe { SockAddr::new(storage, header.msg_hdr.msg_namelen) }.as_socket()
             },
         ));
-        Ok(())
     }
 
     /// Receives as many messages as are there and as `buffer` has places of `place` bytes for, into
@@ -160,32 +210,44 @@ impl Calls {
         wait: bool,
         messages: &mut Vec<Message>,
     ) -> io::Result<()> {
-        self.receive_with(socket, (buffer, place), wait, messages, false)
+        let wanted = Wanted { senders: false, stamps: false };
+        self.receive_with(socket, (buffer, place), wait, messages, wanted).map(|_| ())
     }
 
+    /// Returns how many messages came.
     fn receive_with(
         &mut self,
         socket: impl AsFd,
         (buffer, place): (&mut [u8], usize),
         wait: bool,
         messages: &mut Vec<Message>,
-        names_senders: bool,
-    ) -> io::Result<()> {
+        wanted: Wanted,
+    ) -> io::Result<usize> {
         self.clear();
         for piece in buffer.chunks_exact_mut(place.max(1)).take(MAX_MESSAGES) {
             let base = piece.as_mut_ptr().cast();
             self.pieces.push(libc::iovec { iov_base: base, iov_len: piece.len() });
         }
-        self.controls.resize(self.pieces.len(), Control::default());
-        for (piece, control) in self.pieces.iter_mut().zip(&mut self.controls) {
+        for piece in &mut self.pieces {
             let mut header = empty_header();
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
-            header.msg_hdr.msg_control = (&raw mut *control).cast();
-            header.msg_hdr.msg_controllen = size_of::<Control>();
             self.headers.push(header);
         }
-        if names_senders {
+        if wanted.stamps {
+            self.wide_controls.resize(self.pieces.len(), ControlBuffer::new());
+            for (header, control) in self.headers.iter_mut().zip(&mut self.wide_controls) {
+                control.attach(&mut header.msg_hdr);
+            }
+        } else {
+            self.controls.resize(self.pieces.len(), Control::default());
+            for (header, control) in self.headers.iter_mut().zip(&mut self.controls) {
+                header.msg_hdr.msg_control = (&raw mut *control).cast();
+                header.msg_hdr.msg_controllen = size_of::<Control>();
+            }
+        }
+        if wanted.senders {
+            self.senders.resize_with(self.pieces.len(), SockAddrStorage::zeroed);
             for (header, sender) in self.headers.iter_mut().zip(&mut self.senders) {
                 header.msg_hdr.msg_name = (&raw mut *sender).cast();
                 header.msg_hdr.msg_namelen = size_of_val(sender) as libc::socklen_t;
@@ -206,21 +268,23 @@ impl Calls {
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         for (number, header) in self.headers[..got].iter().enumerate() {
             let length = header.msg_len as usize;
-            let control = &self.controls[number];
-            let joined = header.msg_hdr.msg_controllen >= HEADER + size_of::<libc::c_int>()
-                && (control.level, control.kind) == (libc::SOL_UDP, UDP_GRO);
-            let [a, b, c, d, ..] = control.value;
-            let segment = i32::from_ne_bytes([a, b, c, d]);
-            let segment = usize::try_from(segment).ok().filter(|_| joined).unwrap_or(length);
-            messages.push(Message { start: number * place, length, segment: segment.max(1) });
+            let control_length = header.msg_hdr.msg_controllen as usize;
+            let segment = match wanted.stamps {
+                true => self.wide_controls[number].read(control_length).segment,
+                false => self.controls[number].segment(control_length),
+            };
+            let segment = segment.and_then(|segment| usize::try_from(segment).ok());
+            let segment = segment.unwrap_or(length).max(1);
+            messages.push(Message { start: number * place, length, segment });
         }
-        Ok(())
+        Ok(got)
     }
 
     fn clear(&mut self) {
         self.headers.clear();
         self.pieces.clear();
         self.controls.clear();
+        self.wide_controls.clear();
     }
 }
 
@@ -297,6 +361,40 @@ mod tests {
         let expected: Vec<_> =
             senders.iter().chain(&senders[..1]).map(|sender| sender.local_addr().ok()).collect();
         assert_eq!((messages.len(), from), (4, expected));
+    }
+
+    /// Of joined datagrams too: one stamp, and the length of each.
+    #[test]
+    fn each_message_has_its_stamp() {
+        let (sender, receiver) = pair();
+        enable_gro(&receiver).unwrap();
+        crate::receive_stamps::enable(&receiver).unwrap();
+        let bytes: Vec<u8> = (0..250).collect();
+        let mut calls = Calls::default();
+        let mut buffer = vec![0; 4 << 16];
+        for _ in 0..1000 {
+            let before = crate::clock::realtime();
+            calls.send(&sender, &bytes, [250].into_iter(), Some(100)).unwrap();
+            calls.send(&sender, &bytes, [10, 20].into_iter(), None).unwrap();
+            let (mut messages, mut stamps, mut senders) = (Vec::new(), Vec::new(), Vec::new());
+            while messages.len() < 3 {
+                let buffer = (&mut buffer[..], 1 << 16);
+                let taken = (&mut stamps, Some(&mut senders));
+                calls.receive_stamped(&receiver, buffer, true, &mut messages, taken).unwrap();
+            }
+            let shapes: Vec<_> = messages.iter().map(|m| (m.length, m.segment)).collect();
+            assert_eq!(shapes, [(250, 100), (10, 10), (20, 20)]);
+            assert_eq!(senders, [sender.local_addr().ok(); 3]);
+            let stamps: Vec<_> = stamps.iter().filter_map(|stamp| stamp.software).collect();
+            // Until the kernel has turned stamps on there may be none.
+            if stamps.len() == 3 {
+                assert!(stamps.is_sorted() && stamps[0] >= before, "{before} {stamps:?}");
+                assert!(stamps[2] <= crate::clock::realtime());
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("nothing was stamped in 5 s");
     }
 
     #[test]

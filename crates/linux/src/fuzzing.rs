@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::packet_filter::{self, Iptables};
 use crate::{
     cpu_list, ethtool, interrupts, kallsyms, net_counters, net_dev, netlink, perf, proc_stat,
-    process, sock_diag, softnet, tcp_info,
+    process, receive_stamps, sock_diag, softnet, tcp_info,
 };
 
-/// Answers over netlink, and of socket options.
+/// Answers over netlink, of socket options, and control messages.
 pub fn answers(bytes: &[u8]) {
     let mut bodies = 0;
     let _ = netlink::take(bytes, &mut |body: &[u8]| {
@@ -31,6 +31,7 @@ pub fn answers(bytes: &[u8]) {
         let _ = ethtool::mask_words(&words);
     }
     let _ = ethtool::text(bytes);
+    let _ = receive_stamps::parse(bytes);
 }
 
 /// Records of a ring of perf_event_open(2).

@@ -44,6 +44,7 @@ pub mod qdisc;
 pub mod queues;
 pub mod rate_limit;
 mod raw_option;
+pub mod receive_stamps;
 pub mod reuseport;
 pub mod route;
 pub mod rps;

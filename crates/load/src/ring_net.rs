@@ -292,7 +292,7 @@ impl Net for RingNet {
             (arrival.socket, Some(arrival.hello), false)
         };
         let ordinal = hello.map_or(owner.ordinal, |hello| hello.ordinal);
-        let socket = self.sockets.accepted(open, fd, hello)?;
+        let socket = self.sockets.accepted(open, fd, hello, owner)?;
         let plain = !open.plain_receives || socket.bypasses_ring();
         if blocks == plain {
             rustix::io::ioctl_fionbio(socket.fd(), plain)?;

@@ -16,6 +16,7 @@ use wirecost_model::measure::{
 };
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::{Position, Until};
+use wirecost_model::receive_stamps::StampCounts;
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::net::{Interest, Net, Owner};
 use wirecost_program::operation_log::{LogMemory, OperationLog};
@@ -135,6 +136,8 @@ pub(crate) struct WorkerReport {
     pub(crate) latencies: Vec<Histogram>,
     /// Delays of datagrams that this worker received.
     pub(crate) one_way: Histogram,
+    /// Of stamped sockets; none where no stamps were asked for.
+    pub(crate) receive_stamps: Option<StampCounts>,
     /// Of transactions of several operations, by index of the group; only with details.
     pub(crate) group_transactions: Vec<Histogram>,
     /// Only with details.
@@ -382,7 +385,7 @@ impl<N: SocketNet> Worker<N> {
     }
 
     pub(crate) fn begin(&mut self, order: PhaseOrder) {
-        self.net.sockets_mut().begin(order.phase);
+        self.net.sockets_mut().begin(order.phase, order.window.clone());
         let by_iterations = order.end == 0;
         let until = |group: &Group| {
             let phase = group.phases.get(order.phase as usize)?.as_ref()?;
@@ -873,6 +876,7 @@ impl<N: SocketNet> Worker<N> {
             not_logged,
             latencies: running.record.latencies(),
             one_way: running.record.one_way_delays(),
+            receive_stamps: self.net.sockets().stamp_counts(),
             verify_failures: running.record.verify_failures,
             io,
             open: start.open,

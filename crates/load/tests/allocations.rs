@@ -88,6 +88,7 @@ impl Hosts {
                 tcp_samples: 4,
                 details: true,
                 logged_operations: LOGGED_OPERATIONS,
+                receive_stamps: false,
             };
             let tell = std::sync::Mutex::new(tell.clone());
             let notify = Arc::new(move || {

@@ -26,6 +26,7 @@ pub mod profile;
 pub mod program;
 pub mod proportion;
 pub mod quantity;
+pub mod receive_stamps;
 mod renamed;
 pub mod rss;
 pub mod run;

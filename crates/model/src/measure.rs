@@ -11,6 +11,7 @@ use crate::histogram::Histogram;
 use crate::host::CpuSnapshot;
 use crate::packets::PacketCounters;
 use crate::program::Side;
+use crate::receive_stamps::StampCounts;
 use crate::renamed::renamed;
 
 /// Bytes a host has moved, by direction and end. `tx` is from connector to acceptor, `rx` back.
@@ -447,6 +448,9 @@ pub struct PhaseResult {
     /// From the call that sent a datagram to the one that received it, in the window. The clocks of two
     /// hosts agree as well as the controller knows them.
     pub one_way: Histogram,
+    /// What sockets with receive stamps have read in the window; only where the plan asks for them.
+    #[serde(default)]
+    pub receive_stamps: Option<StampCounts>,
     /// When every host had ended the phase, and so after all packets had come; `None` without datagrams.
     pub drained: Option<PacketCounters>,
     /// What I/O options did in the phase.

@@ -13,6 +13,7 @@ use crate::link::netem::NetemReport;
 use crate::measure::{Bytes, Setting};
 use crate::observe::{HostObservation, ProbeReport};
 use crate::program::Side;
+use crate::receive_stamps::ReceiveStamps;
 use crate::status::Status;
 use crate::study::{StudyRunRef, Value};
 use crate::warning::Entry;
@@ -450,6 +451,9 @@ pub struct HostRow {
     pub foreign_cycles_per_kbyte: Option<f64>,
     /// In the window.
     pub bytes: Option<Bytes>,
+    /// Time from its driver to the application, with `--receive-stamps`. Null without, and in older records.
+    #[serde(default)]
+    pub receive_stamps: Option<ReceiveStamps>,
     pub facts: HostFacts,
     /// Offset of its clock to the controller's, and how far that can be wrong, microseconds.
     pub clock_offset_us: f64,

@@ -12,7 +12,10 @@ use wirecost_model::measure::Bytes;
 use wirecost_model::observe::{
     DropOutcome, DropPlace, DropSite, DropsSection, HostObservation, TracedDrops,
 };
-use wirecost_model::run::{Crypto, CryptoShare, HostRow, Observe, Run};
+use wirecost_model::receive_stamps::{
+    NotSampled, NotSampledSockets, ReceiveStamps, Unstamped, UnstampedMessages,
+};
+use wirecost_model::run::{Crypto, CryptoShare, HostRow, Latency, Observe, Run};
 use wirecost_model::warning::Entry;
 use wirecost_report::documents;
 use wirecost_report::outputs::{self, Output, Terminal, TerminalStyle};
@@ -46,6 +49,51 @@ fn text(document: &Document, style: TerminalStyle) -> String {
 fn summaries() {
     for (name, run) in runs() {
         insta::assert_snapshot!(format!("summary_{name}_100"), summary(&run, 100));
+    }
+}
+
+#[test]
+fn times_from_driver_to_application_are_told_with_what_they_leave_out() {
+    let mut run = fixtures::udp_loss();
+    assert!(!summary(&run, 100).contains("driver"));
+    let stamps = ReceiveStamps {
+        sockets: 2,
+        not_sampled: Vec::new(),
+        messages: 1003,
+        delay_us: run.latency_us.clone().map(|of| Latency { p50: 12.3, count: 1000, ..of }),
+        negative: 1,
+        unstamped: vec![UnstampedMessages { reason: Unstamped::NoStamp, messages: 2 }],
+        by_device: 0,
+        clock_step_us: Some(-1.5e6),
+    };
+    let none = ReceiveStamps {
+        sockets: 0,
+        not_sampled: vec![NotSampledSockets { reason: NotSampled::Tls, sockets: 1 }],
+        messages: 0,
+        delay_us: None,
+        negative: 0,
+        unstamped: Vec::new(),
+        by_device: 0,
+        clock_step_us: None,
+    };
+    for (host, stamps) in run.hosts.iter_mut().zip([stamps, none]) {
+        host.receive_stamps = Some(stamps);
+    }
+    let names: Vec<String> = run.hosts.iter().map(|host| host.name.clone()).collect();
+    for text in [summary(&run, 100), shown(&run, TerminalStyle::plain(120))] {
+        let lines: Vec<&str> = text.lines().collect();
+        let at = lines.iter().position(|line| line.contains("Time from driver")).unwrap();
+        let told = lines[at..].join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "1,003",
+            "12.3 us",
+            &format!("{}: 2 messages without a time: the kernel gave no stamp", names[0]),
+            "1 message without a time: the stamp was later than the clock",
+            "CLOCK_REALTIME was set back by 1.50 s",
+            &format!("{}: no socket was stamped: TLS reads them", names[1]),
+        ] {
+            assert!(told.contains(part), "{part:?} is not in\n{text}");
+        }
     }
 }
 

@@ -273,6 +273,7 @@ mod tests {
             shares_machine_with: Vec::new(),
             workers: 1,
             busiest_worker: None,
+            receive_stamps: None,
             cpu: None,
             cpu_source: None,
             cycles_per_kbyte: None,

@@ -94,6 +94,7 @@ fn host(name: &str, role: Side, figures: &Figures, which: usize) -> HostRow {
         cycles_source: None,
         cycles_reason: None,
         busiest_worker: None,
+        receive_stamps: None,
         foreign_cycles_per_kbyte: None,
         bytes: Some(bytes),
         facts: HostFacts { link_bits_per_second: figures.link, ..HostFacts::default() },

@@ -8,7 +8,7 @@ use wirecost_model::observe::{
     ObservedMetric, SegmentsSection, TcpSection,
 };
 use wirecost_model::program::Side;
-use wirecost_model::run::{Cpu, HostRow, MachineRow, Run};
+use wirecost_model::run::{Cpu, HostRow, Latency, MachineRow, Run};
 
 use super::run::nothing;
 use super::{Definition, Source, define};
@@ -36,7 +36,7 @@ const SHARED_CPUS: &str =
     "hosts share CPUs: their time is known for the machine, not for each host";
 
 use Better::{Higher, Lower, Neither};
-use Unit::{Bytes, Count, CyclesPerKByte, Percent};
+use Unit::{Bytes, Count, CyclesPerKByte, Microseconds, Percent};
 
 pub(super) static ALL: &[Definition] = &[
     define(
@@ -130,6 +130,48 @@ pub(super) static ALL: &[Definition] = &[
             let bytes: Option<f64> = s.hosts().into_iter().map(received).sum();
             Ok(bytes.ok_or("the bytes were not counted")? / packets)
         }),
+    ),
+    define(
+        "receive_delay.p50",
+        Microseconds,
+        Lower,
+        "median time from the driver to the application (--receive-stamps)",
+        Source::Host(|s| s.receive_delay(|delay| delay.p50)),
+    ),
+    define(
+        "receive_delay.p90",
+        Microseconds,
+        Lower,
+        "90th percentile of the time from the driver to the application (--receive-stamps)",
+        Source::Host(|s| s.receive_delay(|delay| delay.p90)),
+    ),
+    define(
+        "receive_delay.p99",
+        Microseconds,
+        Lower,
+        "99th percentile of the time from the driver to the application (--receive-stamps)",
+        Source::Host(|s| s.receive_delay(|delay| delay.p99)),
+    ),
+    define(
+        "receive_delay.p999",
+        Microseconds,
+        Lower,
+        "99.9th percentile of the time from the driver to the application (--receive-stamps)",
+        Source::Host(|s| s.receive_delay(|delay| delay.p999)),
+    ),
+    define(
+        "receive_delay.mean",
+        Microseconds,
+        Lower,
+        "mean time from the driver to the application (--receive-stamps)",
+        Source::Host(|s| s.receive_delay(|delay| delay.mean)),
+    ),
+    define(
+        "receive_delay.max",
+        Microseconds,
+        Lower,
+        "longest time from the driver to the application (--receive-stamps)",
+        Source::Host(|s| s.receive_delay(|delay| delay.max)),
     ),
 ];
 
@@ -273,6 +315,16 @@ impl<'a> Scope<'a> {
                 Ok(sum / cpus)
             }
         }
+    }
+
+    /// A figure of the time from the driver to the application.
+    fn receive_delay(&self, of: fn(&Latency) -> f64) -> Result<f64, String> {
+        let [host] = self.hosts()[..] else {
+            return Err("each host has times of its own: name one".to_owned());
+        };
+        let stamps =
+            host.receive_stamps.as_ref().ok_or("nothing was stamped (--receive-stamps)")?;
+        stamps.delay_us.as_ref().map(of).ok_or_else(|| stamps.no_delay())
     }
 
     /// What probes saw of the hosts that are meant.

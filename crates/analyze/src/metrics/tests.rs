@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 
 use wirecost_model::measure::Bytes;
 use wirecost_model::program::Side;
-use wirecost_model::run::{HostRow, Io, Operations, Run, ZeroCopy};
+use wirecost_model::receive_stamps::ReceiveStamps;
+use wirecost_model::run::{HostRow, Io, Latency, Operations, Run, ZeroCopy};
 
 use super::*;
 use crate::fixtures;
@@ -106,6 +107,36 @@ fn what_is_of_a_network_namespace_is_of_no_host_with_another() {
     let run = shared(["127.0.0.1", "127.0.0.1"]);
     assert_eq!(find("hosts.peer.out_of_order").unwrap().of(&run), Ok(7.0));
     assert_eq!(find("hosts.peer.payload_per_packet").unwrap().of(&run), Ok(1024.0));
+}
+
+#[test]
+fn times_from_driver_to_application_are_of_each_host() {
+    let latency =
+        Latency { p50: 1.0, p90: 2.0, p99: 3.0, p999: 4.0, max: 5.0, mean: 6.0, count: 7 };
+    let stamps = ReceiveStamps {
+        sockets: 1,
+        not_sampled: Vec::new(),
+        messages: 7,
+        delay_us: Some(latency),
+        negative: 0,
+        unstamped: Vec::new(),
+        by_device: 0,
+        clock_step_us: None,
+    };
+    let silent = ReceiveStamps { messages: 0, delay_us: None, ..stamps.clone() };
+    let host = |name, receive_stamps| HostRow { receive_stamps, ..fixtures::host(name) };
+    let hosts = vec![host("a", Some(stamps)), host("b", Some(silent)), host("c", None)];
+    let run = Run { hosts, ..run() };
+    let of = |name: &str| find(name).unwrap().of(&run);
+    let quantiles = ["p50", "p90", "p99", "p999", "max", "mean"];
+    let times = quantiles.map(|of_a| of(&format!("hosts.a.receive_delay.{of_a}")).unwrap());
+    assert_eq!(times, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    for (name, reason) in [
+        ("hosts.b.receive_delay.p50", "the stamped sockets received nothing in the window"),
+        ("hosts.c.receive_delay.p50", "nothing was stamped (--receive-stamps)"),
+    ] {
+        assert_eq!(of(name), Err(reason.to_owned()));
+    }
 }
 
 fn moved(bytes: u64, operations: u64) -> Run {

@@ -230,6 +230,7 @@ pub(crate) fn plan(host: u32) -> Plan {
         tcp_samples: 0,
         details: false,
         logged_operations: 0,
+        receive_stamps: false,
     }
 }
 

@@ -45,6 +45,7 @@ mod phases;
 mod program;
 mod protocols;
 mod rate_search;
+mod receive_stamps;
 mod refusals;
 mod report;
 mod rss;

@@ -71,6 +71,8 @@ pub struct Settings {
     pub details: bool,
     /// Single operations that the master reports.
     pub logged_operations: u64,
+    /// Whether some sockets of every host have the kernel stamp what comes to them.
+    pub receive_stamps: bool,
     /// Names of the probes that watch every machine.
     pub probes: Vec<String>,
     pub dead_time: DeadTimePolicy,
@@ -582,6 +584,7 @@ impl<'a> Controller<'a> {
                 Side::Master => settings.logged_operations,
                 Side::Peer => 0,
             },
+            receive_stamps: settings.receive_stamps,
         };
         self.hosts.iter().enumerate().map(plan).collect()
     }

@@ -67,6 +67,14 @@ pub trait Engine: Sync {
         None
     }
 
+    /// Why the kernel cannot stamp what it receives (`--receive-stamps`).
+    fn lacks_stamps(&self) -> Option<&'static str> {
+        (!self.is_general()).then_some(
+            "it receives frames past the kernel's sockets, so the kernel stamps none of its messages: choose another \
+             engine, or leave out --receive-stamps",
+        )
+    }
+
     /// What of a program this engine does differently from what its name says.
     fn warnings(&self, _: &Program) -> Vec<Warning> {
         Vec::new()

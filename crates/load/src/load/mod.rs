@@ -256,7 +256,8 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
 fn check_engine(plan: &Plan, engine: &'static dyn Engine) -> Result<(), LoadError> {
     let refused = engine.refuses(&plan.program);
     let missing = || engine.lacks(plan, largest_message(&plan.program));
-    match refused.or_else(missing) {
+    let unstamped = || engine.lacks_stamps().filter(|_| plan.receive_stamps);
+    match refused.or_else(|| unstamped().map(str::to_owned)).or_else(missing) {
         Some(reason) => Err(LoadError::Plan(format!("engine {}: {reason}", engine.name()))),
         None => Ok(()),
     }
@@ -652,6 +653,9 @@ impl Load {
                 sum.latency.merge(latency);
             }
             result.one_way.merge(&report.one_way);
+            if let Some(stamps) = &report.receive_stamps {
+                result.receive_stamps.get_or_insert_default().add(stamps);
+            }
             result.connections_open += report.open;
             result.connections_failed += report.failed_connections;
             segments.retransmits += report.segments.retransmits;
@@ -798,7 +802,7 @@ fn start_worker(
     let sinks = calls::sinks(&plan.program);
     let workers = placement.workers();
     let message = largest_message(&plan.program);
-    let (seed, shares_cpus) = (plan.seed, plan.shares_cpus);
+    let (seed, shares_cpus, stamps) = (plan.seed, plan.shares_cpus, plan.receive_stamps);
     let mut wake = None;
     let mut broker_end = None;
     let mut worker_end = None;
@@ -834,6 +838,9 @@ fn start_worker(
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let mut sockets = Sockets::new(&common, buffer);
             patterns.shared().for_each(|bytes| sockets.data.held.hold(bytes));
+            if stamps {
+                sockets.stamp(&mine, !engine.shares_threads())?;
+            }
             let run = engine.prepare(&mut Setup {
                 sockets: &mut sockets,
                 patterns: &patterns,
@@ -850,10 +857,10 @@ fn start_worker(
             )?;
             let listens = services::listen(&mut sockets, &wanted)?;
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
-            Ok((run, sockets, patterns, wakers, started))
+            Ok((run, sockets, patterns, mine, wakers, started))
         };
         match set_up() {
-            Ok((run, sockets, patterns, wakers, started)) => {
+            Ok((run, sockets, patterns, mine, wakers, started)) => {
                 let _ = announce.send(Ok(started));
                 drop(announce);
                 run(WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers });

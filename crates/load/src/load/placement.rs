@@ -220,6 +220,7 @@ mod tests {
             tcp_samples: 0,
             details: false,
             logged_operations: 0,
+            receive_stamps: false,
         };
         Placement::new(&plan, engine, 20_000).expect("a plan that fits")
     }

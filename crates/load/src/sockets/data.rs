@@ -16,6 +16,7 @@ use super::Socket;
 use super::io_state::RecvBatches;
 use super::pipes::{Pipe, Sink};
 use super::served::Served;
+use super::stamps::Stamps;
 
 /// The calls of nearly all traffic.
 const WRITE: SendCall = SendCall::Plain(flowops::SendCall::Write);
@@ -41,6 +42,8 @@ pub(crate) struct DataPath {
     pub(crate) held: HeldMemory,
     /// What I/O options did.
     pub(crate) io: IoCounts,
+    /// Where the kernel stamps what comes to some sockets.
+    pub(super) stamps: Option<Box<Stamps>>,
 }
 
 impl DataPath {
@@ -57,6 +60,7 @@ impl DataPath {
             sinks: Vec::new(),
             held: HeldMemory::default(),
             io: IoCounts::default(),
+            stamps: None,
         }
     }
 
@@ -111,11 +115,11 @@ impl DataPath {
         call: ReceiveCall,
         timed: bool,
     ) -> io::Result<&[u8]> {
-        if socket.session.is_none() && socket.reliable && call == READ && !timed {
+        if socket.session.is_none() && socket.reads_plainly && call == READ && !timed {
             let most = size.min(self.buffer.len());
             return match rustix::io::read(&socket.fd, &mut self.buffer[..most]) {
                 Ok(got) => Ok(&self.buffer[..got.min(most)]),
-                Err(error) => Err(self.not_received(socket, error)),
+                Err(error) => Err(self.not_received(socket, error.into())),
             };
         }
         self.receive_otherwise(socket, size, call, timed)
@@ -130,6 +134,9 @@ impl DataPath {
     ) -> io::Result<&[u8]> {
         let flags = self.flags(timed);
         let most = size.min(self.buffer.len());
+        if socket.is_stamped() {
+            return self.receive_stamped(socket, size, call, timed);
+        }
         let buffer = &mut self.buffer[..most];
         if let Some(session) = &socket.session {
             let got = session.borrow_mut().receive(&socket.fd, buffer, flags)?;
@@ -150,24 +157,57 @@ impl DataPath {
         };
         let got = match got {
             Ok(got) => got,
-            Err(error) => return Err(self.not_received(socket, error)),
+            Err(error) => return Err(self.not_received(socket, error.into())),
         };
-        if let ReceiveCall::Kept(sink) = call {
-            self.sinks[usize::from(sink)].write(&buffer[..got])?;
-            self.io.sink_bytes += got as u64;
-        }
-        if !socket.reliable && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
-            return Err(late_greeting(socket, &buffer[..hello::LENGTH], self.run)?);
-        }
+        self.take(socket, call, got.min(most))?;
         Ok(&self.buffer[..got.min(most)])
     }
 
+    /// The same on a socket whose messages the kernel stamps.
+    #[inline(never)]
+    fn receive_stamped(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<&[u8]> {
+        let wait = self.blocking && !timed;
+        if let ReceiveCall::Batched(receives) = call {
+            return self.receive_datagram(socket, size, receives, wait);
+        }
+        let (received, at) = match self.receive_with_stamp(socket, size, wait) {
+            Ok(received) => received,
+            Err(error) => return Err(self.not_received(socket, error)),
+        };
+        self.take(socket, call, received.length)?;
+        // Of a stream, nothing is its end.
+        if received.length > 0 || !socket.reliable {
+            self.note_stamp(received.stamp, at);
+        }
+        Ok(&self.buffer[..received.length])
+    }
+
+    /// Does with what is at the beginning of the buffer what a call asks for, unless it is no traffic.
+    #[inline]
+    fn take(&mut self, socket: &Socket, call: ReceiveCall, got: usize) -> io::Result<()> {
+        let received = &self.buffer[..got];
+        if let ReceiveCall::Kept(sink) = call {
+            self.sinks[usize::from(sink)].write(received)?;
+            self.io.sink_bytes += got as u64;
+        }
+        if !socket.reliable && hello::is_greeting(received) {
+            return Err(late_greeting(socket, &received[..hello::LENGTH], self.run)?);
+        }
+        Ok(())
+    }
+
     #[cold]
-    fn not_received(&mut self, socket: &Socket, error: Errno) -> io::Error {
+    fn not_received(&mut self, socket: &Socket, error: io::Error) -> io::Error {
         if socket.io.used() {
             self.read_notices(socket);
         }
-        error.into()
+        error
     }
 
     /// See [`wirecost_program::net::Net::low_water`].
@@ -196,6 +236,9 @@ impl DataPath {
         };
         if passed.is_err() && socket.io.used() {
             self.read_notices(socket);
+        }
+        if socket.is_stamped() && matches!(passed, Ok(1..)) {
+            self.note_unstamped_call();
         }
         passed
     }

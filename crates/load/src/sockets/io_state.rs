@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::datagrams::{self, Message};
+use wirecost_linux::receive_stamps::Stamp;
 use wirecost_linux::{sockopt, zerocopy};
 use wirecost_model::clock::Clock;
 use wirecost_program::calls::EffectiveSetting;
@@ -21,6 +22,7 @@ use super::Socket;
 use super::data::{DataPath, late_greeting};
 use super::served::Served;
 use super::settings::SettingsLog;
+use super::stamps::ReadAt;
 
 /// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until
 /// then.
@@ -73,12 +75,17 @@ struct RecvBatch {
     messages: Vec<Message>,
     /// Of each message, where several clients send to the socket.
     senders: Vec<Option<SocketAddr>>,
+    /// Of each message, where the kernel stamps them, and when all were read.
+    stamps: Vec<Stamp>,
+    read_at: ReadAt,
     /// The message under way, and what has been taken of it.
     next: usize,
     taken: usize,
     /// Where the datagram is that was taken last, and of which message it was.
     datagram: Range<usize>,
     of: usize,
+    /// Whether it was the first one of its message.
+    is_first: bool,
 }
 
 impl RecvBatch {
@@ -87,6 +94,7 @@ impl RecvBatch {
         let Some(message) = self.messages.get(self.next) else { return false };
         let length = message.segment.min(message.length - self.taken);
         let start = message.start + self.taken;
+        self.is_first = self.taken == 0;
         (self.datagram, self.of) = (start..start + length, self.next);
         self.taken += length;
         // A datagram may be empty, but none of several in one message is.
@@ -99,6 +107,12 @@ impl RecvBatch {
 
     fn datagram(&self) -> &[u8] {
         &self.buffer[self.datagram.clone()]
+    }
+
+    /// The stamp of the message whose first datagram was taken last, where there are stamps.
+    fn stamp(&self) -> Option<(Stamp, ReadAt)> {
+        let stamp = self.stamps.get(self.of).filter(|_| self.is_first)?;
+        Some((*stamp, self.read_at))
     }
 
     fn sender(&self) -> Option<SocketAddr> {
@@ -231,7 +245,10 @@ impl DataPath {
             return Err(late_greeting(socket, &datagram[..hello::LENGTH], self.run)?);
         }
         self.io.received_datagrams += 1;
-        Ok(&datagram[..length.min(size)])
+        if let Some((stamp, at)) = batch.stamp() {
+            self.note_stamp(stamp, at);
+        }
+        Ok(&self.batches.places[place].datagram()[..length.min(size)])
     }
 
     /// The same on a socket of several clients.
@@ -243,6 +260,12 @@ impl DataPath {
     ) -> io::Result<FromClient<'_>> {
         let place = self.take_datagram(socket, receives, wait)?;
         let served = self.served_place(socket);
+        let batch = &self.batches.places[place];
+        if let Some((stamp, at)) = batch.stamp() {
+            // Those of strangers are not counted.
+            self.served[served].client(batch.sender())?;
+            self.note_stamp(stamp, at);
+        }
         let batch = &self.batches.places[place];
         let client = self.served[served].client(batch.sender())?;
         self.io.received_datagrams += 1;
@@ -283,10 +306,16 @@ impl DataPath {
         if !batch.take() {
             batch.messages.clear();
             batch.senders.clear();
+            batch.stamps.clear();
             batch.next = 0;
             let (buffer, messages) = (&mut batch.buffer[..], &mut batch.messages);
             let each = receives.place as usize;
-            if socket.clients.is_some() {
+            if socket.is_stamped() {
+                let senders = socket.clients.is_some().then_some(&mut batch.senders);
+                let (place, stamps) = ((buffer, each), (&mut batch.stamps, senders));
+                self.calls.receive_stamped(&socket.fd, place, wait, messages, stamps)?;
+                batch.read_at = ReadAt::now();
+            } else if socket.clients.is_some() {
                 let place = (buffer, each);
                 self.calls.receive_from(&socket.fd, place, wait, messages, &mut batch.senders)?;
             } else {

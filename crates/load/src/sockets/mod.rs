@@ -11,11 +11,13 @@ mod pipes;
 mod served;
 mod settings;
 mod source_ports;
+mod stamps;
 mod token;
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use wirecost_linux::sockopt;
 use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::plan::Endpoints;
+use wirecost_model::receive_stamps::StampCounts;
 use wirecost_program::calls::KernelReceive;
 use wirecost_program::net::{FromClient, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
@@ -35,6 +38,7 @@ use self::files::OpenFiles;
 use self::io_state::IoState;
 use self::opening::{Greeting, KnownBy, Opener, State};
 use self::settings::SettingsLog;
+use self::stamps::{Sampling, Stamps};
 use crate::clients::Clients;
 use crate::permissions::Permissions;
 use crate::tls::{Credentials, Session};
@@ -54,6 +58,10 @@ pub struct Socket {
     transport: &'static dyn Transport,
     /// Whether all that is sent arrives, in order.
     reliable: bool,
+    /// Whether read(2) receives from it, as from a stream without stamps.
+    reads_plainly: bool,
+    /// Whether the kernel stamps what comes to it.
+    sampling: Sampling,
     /// Whether it carries a TLS session, of this program or of the kernel.
     secure: bool,
     /// Whether a wait for bytes can be for many of them.
@@ -122,9 +130,13 @@ impl Socket {
         error.kind() == io::ErrorKind::ConnectionRefused && self.greeted_again.take()
     }
 
+    fn is_stamped(&self) -> bool {
+        self.sampling == Sampling::On
+    }
+
     /// See [`Transport::bypasses_ring`].
     pub(crate) fn bypasses_ring(&self) -> bool {
-        self.clients.is_some() || self.transport.bypasses_ring()
+        self.clients.is_some() || self.is_stamped() || self.transport.bypasses_ring()
     }
 }
 
@@ -168,10 +180,26 @@ impl Sockets {
         self.opener.set_endpoints(endpoints, groups);
     }
 
-    /// A phase begins.
-    pub(crate) fn begin(&mut self, phase: u32) {
+    /// A phase with this window begins.
+    pub(crate) fn begin(&mut self, phase: u32, window: Range<Nanos>) {
         let rows = self.opener.begin(phase);
         self.settings.begin(rows);
+        self.data.begin_stamps(window);
+    }
+
+    /// Has the kernel stamp what comes to sockets of some of the worker's strands. `mine`: group and number of each,
+    /// ascending; `has_own_threads`: whether each strand has a thread of its own.
+    ///
+    /// # Errors
+    /// This kernel has no receive stamps.
+    pub(crate) fn stamp(&mut self, mine: &[(u32, u32)], has_own_threads: bool) -> io::Result<()> {
+        self.data.stamps = Some(Box::new(Stamps::new(mine, has_own_threads)?));
+        Ok(())
+    }
+
+    /// What stamped sockets have read in the window so far; none where no stamps were asked for.
+    pub(crate) fn stamp_counts(&self) -> Option<StampCounts> {
+        self.data.stamp_counts()
     }
 
     /// Makes a connection that has been accepted one of a strand's.
@@ -180,14 +208,18 @@ impl Sockets {
         open: &Open,
         fd: OwnedFd,
         hello: Option<wirecost_program::hello::Hello>,
+        owner: Owner,
     ) -> io::Result<Socket> {
-        self.opener.accepted(open, fd, hello, &mut self.settings)
+        let mut socket = self.opener.accepted(open, fd, hello, &mut self.settings)?;
+        self.data.sample(&mut socket, owner.local);
+        Ok(socket)
     }
 
     /// Counts what is only known at the end of a connection.
     pub(crate) fn note_closed(&mut self, socket: &mut Socket) {
         self.data.look_back(socket, self.settings.busy_poll() > 0);
         self.data.forget(socket);
+        self.data.end_sampling(socket);
         self.opener.closed(socket, &mut self.settings);
     }
 
@@ -216,7 +248,9 @@ impl Net for Sockets {
     }
 
     fn connect(&mut self, open: &Open, owner: Owner, attempt: u64) -> io::Result<Socket> {
-        self.opener.connect((open, owner), attempt, &mut self.settings)
+        let mut socket = self.opener.connect((open, owner), attempt, &mut self.settings)?;
+        self.data.sample(&mut socket, owner.local);
+        Ok(socket)
     }
 
     fn opening(&mut self, socket: &mut Socket) -> io::Result<Opening> {
@@ -224,7 +258,9 @@ impl Net for Sockets {
     }
 
     fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<(Socket, u32)> {
-        self.opener.accept(open, owner, &mut self.settings)
+        let (mut socket, ordinal) = self.opener.accept(open, owner, &mut self.settings)?;
+        self.data.sample(&mut socket, owner.local);
+        Ok((socket, ordinal))
     }
 
     #[inline]

@@ -30,6 +30,7 @@ use super::io_state::IoState;
 use super::mailbox::{self, Arrival, Mailbox};
 use super::settings::SettingsLog;
 use super::source_ports::Destination;
+use super::stamps::Sampling;
 use super::token::{Token, Trigger, make_edge_triggered, register};
 use super::{Common, Socket};
 use crate::clients::Clients;
@@ -753,6 +754,8 @@ fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket
         fd,
         transport,
         reliable: protocol.delivery().is_reliable(),
+        reads_plainly: protocol.delivery().is_reliable(),
+        sampling: Sampling::Off,
         secure: protocol.is_secure(),
         has_low_water: transport.has_low_water(),
         peer: None,

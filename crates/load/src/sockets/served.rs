@@ -66,6 +66,15 @@ impl DataPath {
             return self.receive_batched_from_client(socket, receives, wait);
         }
         let place = self.served_place(socket);
+        if socket.is_stamped() {
+            let wait = self.blocking && !timed;
+            let (received, at, sender) = self.receive_from_with_stamp(socket, wait)?;
+            self.served[place].client(sender)?;
+            self.note_stamp(received.stamp, at);
+            let client = self.served[place].client(sender)?;
+            let datagram = &self.buffer[..received.length];
+            return Ok(FromClient { datagram, client, at: Monotonic.now() });
+        }
         let flags = self.flags(timed);
         let (got, _, sender) = rustix::net::recvfrom(&socket.fd, &mut self.buffer[..], flags)?;
         let at = Monotonic.now();

@@ -509,6 +509,7 @@ mod tests {
             tcp_samples: 16,
             details: false,
             logged_operations: 0,
+            receive_stamps: false,
         }
     }
 

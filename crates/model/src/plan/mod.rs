@@ -155,6 +155,9 @@ pub struct Plan {
     /// Single operations that are reported, from the beginning of the run.
     #[serde(default)]
     pub logged_operations: u64,
+    /// Whether some sockets have the kernel stamp what comes to them ([`crate::receive_stamps`]).
+    #[serde(default)]
+    pub receive_stamps: bool,
 }
 
 /// An address of a data socket.

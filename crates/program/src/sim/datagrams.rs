@@ -5,7 +5,7 @@ use wirecost_model::clock::{MICROSECOND, SECOND};
 
 use super::*;
 
-pub(super) fn udp(kind: &str, bytes: u64, count: u64, conn: u32) -> Flowop {
+pub(crate) fn udp(kind: &str, bytes: u64, count: u64, conn: u32) -> Flowop {
     op(kind, |o| {
         o.size = Some(Size::Fixed(bytes));
         o.count = count;
@@ -28,7 +28,7 @@ pub(super) fn check_accounted(outcome: &Outcome) {
     }
 }
 
-fn programs() -> impl Strategy<Value = Vec<Flowop>> {
+pub(crate) fn programs() -> impl Strategy<Value = Vec<Flowop>> {
     let transfer = (any::<bool>(), 1u64..4, 1u32..3, 8u64..200);
     let transfers = prop::collection::vec(transfer, 1..5).prop_map(|transfers| {
         let kinds = |sends| if sends { "sendto" } else { "recvfrom" };
@@ -48,7 +48,7 @@ fn programs() -> impl Strategy<Value = Vec<Flowop>> {
 }
 
 /// Some ways through these flowops.
-fn order(shape: usize, flowops: &[Flowop]) -> Vec<Part> {
+pub(crate) fn order(shape: usize, flowops: &[Flowop]) -> Vec<Part> {
     let all: Vec<Part> = (0..flowops.len() as u32).map(Part::Flowop).collect();
     let (first, rest) = all.split_at(1);
     let choice = |weight, parts: &[Part]| Choice { weight, parts: parts.to_vec() };

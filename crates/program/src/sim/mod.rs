@@ -2,12 +2,12 @@
 //! engines and the controller would run them.
 
 mod calls;
-mod datagrams;
+pub(crate) mod datagrams;
 mod failures;
 mod half_close;
 mod mirror;
 mod native;
-mod net;
+pub(crate) mod net;
 mod outstanding;
 mod pacing;
 mod plain;

@@ -24,6 +24,25 @@ pub(super) struct Arrived {
     pub(super) now: Nanos,
 }
 
+/// A strand passes over so many steps in one turn, which takes less than a millisecond.
+const STEPS: u32 = 1 << 13;
+
+/// A datagram that has come, before which others are passed over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Skip {
+    slot: u32,
+    left: u64,
+    number: u64,
+    now: Nanos,
+}
+
+/// Transactions that were passed over together, and the datagrams of them that would have come on one connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Skipped {
+    transactions: u64,
+    datagrams: u64,
+}
+
 impl<S> Strand<S> {
     /// Takes the next datagram: is it the awaited one, a later or an earlier one?
     pub(super) fn receive_datagram<N: Net<Socket = S>>(
@@ -57,18 +76,29 @@ impl<S> Strand<S> {
         if ahead > 0 {
             counters.gaps.add(ahead as u64);
             if phase.may_skip {
-                self.skip(phase, ahead as u64, context);
-            } else {
-                conn.pass_over(number, &counters.arrivals);
+                let skip = Skip { slot, left: ahead as u64, number, now };
+                return Ok(self.skip(phase, skip, context));
             }
+            conn.pass_over(number, &counters.arrivals);
         }
+        self.take_expected(phase, (slot, number, now), context);
+        Ok(None)
+    }
+
+    /// A datagram that the strand now waits for has come.
+    fn take_expected<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        (slot, number, now): (u32, u64, Nanos),
+        context: &mut Context<'_, N>,
+    ) {
         if let Some(conn) = self.connections.get_mut(slot) {
             conn.received += 1;
             conn.arrivals().expected(number);
         }
-        let step = phase.steps.get(self.transaction.step()).unwrap_or(step);
-        self.complete(step, phase, now, context);
-        Ok(None)
+        if let Some(step) = phase.steps.get(self.transaction.step()) {
+            self.complete(step, phase, now, context);
+        }
     }
 
     /// Receives a datagram on the connection of the operation under way.
@@ -161,45 +191,137 @@ impl<S> Strand<S> {
         Ok(None)
     }
 
-    /// Passes over the program up to where the strand would have received `datagrams` more on this
-    /// connection. What it would have sent in between is left out: nobody waits for it any more.
-    pub(super) fn skip<N: Net<Socket = S>>(
+    /// Goes on with what an earlier turn has begun to pass over.
+    pub(super) fn go_on_skipping<N: Net<Socket = S>>(
         &mut self,
         phase: &Phase,
-        datagrams: u64,
         context: &mut Context<'_, N>,
-    ) {
-        let slot = self.operation.slot;
-        let mut left = datagrams;
+    ) -> Option<Turn> {
+        let skip = self.skip.take()?;
+        self.skip(phase, *skip, context)
+    }
+
+    /// Passes over the datagrams before one that has come, and takes that. Where they are very many, others have their
+    /// turn in between.
+    fn skip<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        mut skip: Skip,
+        context: &mut Context<'_, N>,
+    ) -> Option<Turn> {
+        match self.pass_over_program(phase, (skip.slot, skip.left), context) {
+            Some(left) => {
+                skip.left = left;
+                self.skip = Some(Box::new(skip));
+                Some(Turn::Again)
+            }
+            None => {
+                self.take_expected(phase, (skip.slot, skip.number, skip.now), context);
+                None
+            }
+        }
+    }
+
+    /// Passes over the program up to where the strand would have received `left` datagrams more on the connection in
+    /// `slot`. What it would have sent in between is left out: nobody waits for it any more. Returns how many are left
+    /// where others should have their turn first.
+    ///
+    /// Steps are passed over with all their operations, and transactions that are alike all together: the number of
+    /// a forged datagram says how many there are.
+    fn pass_over_program<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        (slot, mut left): (u32, u64),
+        context: &mut Context<'_, N>,
+    ) -> Option<u64> {
+        let mut steps = 0;
         while let Some(step) = phase.steps.get(self.transaction.step()) {
             let here = self.operation.slot;
+            // Those of this step on this connection that are left.
+            let mut operations = match step.messages() {
+                Some(messages) if messages.unit.is_some() => 1,
+                _ => step.count.saturating_sub(self.operation.number).max(1),
+            };
             let conn = self.connections.get_mut(here);
+            let counters = &context.record.counters;
             match (&step.action, conn) {
                 (Action::Receive(_), Some(conn)) => {
-                    if here == slot && left == 0 {
-                        return;
-                    }
-                    conn.pass_over(conn.received + 1, &context.record.counters.arrivals);
                     if here == slot {
-                        left -= 1;
+                        if left == 0 {
+                            return None;
+                        }
+                        operations = operations.min(left);
+                        left -= operations;
                     } else {
-                        context.record.counters.gaps.add(1);
+                        counters.gaps.add(operations);
                     }
+                    conn.pass_over(conn.received.wrapping_add(operations), &counters.arrivals);
+                    // The last one is counted where the strand goes on.
+                    conn.expected = conn.expected.wrapping_add(operations - 1);
                 }
                 (Action::Send(_), Some(conn)) => {
-                    conn.sent += 1;
-                    context.record.counters.skipped.add(1);
+                    conn.sent = conn.sent.wrapping_add(operations);
+                    counters.skipped.add(operations);
                 }
                 _ => {}
             }
+            self.operation.number += operations - 1;
             self.transaction.failed = true;
             self.advance(step, phase);
+            steps += 1;
             // Of a mix there may be none here.
             while self.transaction.step() >= phase.steps.len() {
-                self.transaction.skip(self.operation.start);
+                let alike = self.skip_alike(phase, (slot, left), context);
+                left -= alike.datagrams;
+                self.transaction.skip(alike.transactions + 1, self.operation.start);
                 self.first_step(phase);
+                steps += 1;
+            }
+            if steps >= STEPS {
+                return Some(left);
             }
         }
+        None
+    }
+
+    /// Passes over whole transactions, where all have the same datagrams: as many as there are in `left` datagrams on the
+    /// connection in `slot`.
+    fn skip_alike<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        (slot, left): (u32, u64),
+        context: &Context<'_, N>,
+    ) -> Skipped {
+        let mut skipped = Skipped::default();
+        let in_pieces = |step: &Step| step.messages().is_some_and(|of| of.unit.is_some());
+        let place = self.connections.get(slot).map_or(u32::MAX, |conn| conn.place);
+        let each = phase.datagrams.get(place as usize).map_or(0, |(receives, _)| *receives);
+        if each == 0 || phase.mixed || phase.steps.iter().any(in_pieces) {
+            return skipped;
+        }
+        skipped.transactions = left / each;
+        skipped.datagrams = skipped.transactions * each;
+        if skipped.transactions == 0 {
+            return skipped;
+        }
+        let counters = &context.record.counters;
+        for conn in self.connections.tops_mut() {
+            let Some((receives, sends)) = phase.datagrams.get(conn.place as usize) else {
+                continue;
+            };
+            let received = skipped.transactions.wrapping_mul(*receives);
+            let sent = skipped.transactions.wrapping_mul(*sends);
+            if received > 0 {
+                conn.pass_over(conn.received.wrapping_add(received), &counters.arrivals);
+                conn.expected = conn.expected.wrapping_add(received);
+            }
+            if conn.place != place {
+                counters.gaps.add(received);
+            }
+            conn.sent = conn.sent.wrapping_add(sent);
+            counters.skipped.add(sent);
+        }
+        skipped
     }
 
     /// Gives up datagrams that have not come after their senders ended, and what the strand would
@@ -218,7 +340,8 @@ impl<S> Strand<S> {
                 .steps
                 .get(self.transaction.step())
                 .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept(_)));
-        if !(waits || self.has_outstanding()) || self.finished() {
+        let is_busy = self.skip.is_some();
+        if is_busy || !(waits || self.has_outstanding()) || self.finished() {
             return false;
         }
         // What the other side failed to begin does not come either.
@@ -279,5 +402,165 @@ impl<S> Strand<S> {
             conn.pass_over(conn.expected, &record.counters.arrivals);
         }
         self.transaction.give_up();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use wirecost_model::profile::{Part, Transaction};
+
+    use super::*;
+    use crate::payload::Patterns;
+    use crate::record::WorkerCounters;
+    use crate::sim::datagrams::{order, programs, udp};
+    use crate::sim::net::{SimNet, Weather};
+    use crate::sim::{connect, profile, times};
+    use crate::step;
+    use crate::strand::PhaseTiming;
+
+    /// A strand of a peer that waits for its first datagram, and what it counts.
+    struct Waiting {
+        strand: Strand<usize>,
+        phase: Arc<Phase>,
+        record: Record,
+        /// Of the connection of that datagram.
+        slot: u32,
+    }
+
+    impl Waiting {
+        /// None of a program of which a peer receives nothing.
+        fn new(flowops: Vec<wirecost_model::profile::Flowop>, order: Vec<Part>) -> Option<Self> {
+            let open = vec![connect("udp", "a", 1), connect("udp", "a", 2)];
+            let moves = Transaction { order, ..times(20, flowops) };
+            let programs =
+                crate::program::compile(&profile(1, vec![times(1, open), moves])).unwrap();
+            let group = step::compile(&programs[1], 7, &[]).unwrap().remove(0);
+            let phase = group.phases[1].clone()?;
+            assert!(phase.may_skip);
+            let mut strand = Strand::new(0, 0, 0, group.ids.len());
+            for place in 0..group.ids.len() as u32 {
+                strand.connections.begin_opening(place as usize);
+                strand.connections.opened(place, false, true);
+            }
+            strand.enter(Some(&phase), 0, 20);
+            strand.transaction.begin(0);
+            strand.first_step(&phase);
+            let counters = WorkerCounters::new(group.rows[1].len(), vec![]);
+            let record = Record::new(Arc::new(counters), 0..0, 1);
+            let mut waiting = Self { strand, phase, record, slot: 0 };
+            // Of a mix there may be none for a while.
+            for _ in 0..1000 {
+                let Self { strand, phase, .. } = &mut waiting;
+                match phase.steps.get(strand.transaction.step()) {
+                    Some(step) if step.receives() => {
+                        waiting.slot = strand.operation.slot;
+                        return Some(waiting);
+                    }
+                    Some(step) => strand.advance(step, phase),
+                    None => {
+                        strand.transaction.skip(1, 0);
+                        strand.first_step(phase);
+                    }
+                }
+            }
+            None
+        }
+
+        /// Returns how many are left for a later turn.
+        fn skip(&mut self, datagrams: u64) -> Option<u64> {
+            let timing =
+                PhaseTiming { start: 0, window: 0, end: 0, closed: true, finishing: false };
+            let mut context = Context {
+                net: &mut SimNet::new(Weather::default()),
+                record: &mut self.record,
+                patterns: &mut Patterns::new(&[Default::default()], 64, 7, &Default::default())
+                    .unwrap(),
+                timing: &timing,
+                turn: 0,
+                tag: 0,
+            };
+            let left = (self.slot, datagrams);
+            self.strand.pass_over_program(&self.phase.clone(), left, &mut context)
+        }
+
+        fn state(&self) -> String {
+            let counters = &self.record.counters;
+            let counts = (counters.gaps.get(), counters.skipped.get(), counters.arrivals.bursts());
+            format!("{:?} {counts:?}", self.strand)
+        }
+    }
+
+    proptest! {
+        /// What one datagram says of many that are lost is what many say of one each.
+        #[test]
+        fn many_are_passed_over_as_one_after_the_other(
+            flowops in programs(),
+            verify: bool,
+            shape in 0usize..5,
+            before in 0u64..5,
+            datagrams in 1u64..80,
+        ) {
+            let order = order(shape, &flowops);
+            let mut flowops = flowops;
+            flowops.iter_mut().for_each(|flowop| flowop.options.verify = verify);
+            let new = || Waiting::new(flowops.clone(), order.clone());
+            let (Some(mut together), Some(mut one_by_one)) = (new(), new()) else { return Ok(()) };
+            for waiting in [&mut together, &mut one_by_one] {
+                (0..before).for_each(|_| assert_eq!(waiting.skip(1), None));
+            }
+            assert_eq!(together.skip(datagrams), None);
+            (0..datagrams).for_each(|_| assert_eq!(one_by_one.skip(1), None));
+            prop_assert_eq!(together.state(), one_by_one.state());
+        }
+
+        /// Such a number comes at the price of a small one: one by one, it would take hours.
+        #[test]
+        fn a_forged_number_does_not_hang_a_worker(
+            flowops in programs(),
+            shape in prop_oneof![Just(0usize), Just(3)],
+            datagrams in (1u64 << 39)..(1 << 40),
+        ) {
+            let order = order(shape, &flowops);
+            let Some(mut waiting) = Waiting::new(flowops, order) else { return Ok(()) };
+            prop_assert_eq!(waiting.skip(datagrams), None);
+            let conn = waiting.strand.connections.get(waiting.slot).unwrap();
+            prop_assert_eq!((conn.received, conn.expected), (datagrams, datagrams));
+        }
+    }
+
+    /// Nor does one within a transaction of very many datagrams.
+    #[test]
+    fn a_forged_number_within_a_transaction_does_not_hang_a_worker() {
+        let flowops = vec![udp("write", 64, 1 << 40, 1)];
+        let mut waiting = Waiting::new(flowops, Vec::new()).unwrap();
+        assert_eq!(waiting.skip((1 << 40) - 1), None);
+        assert_eq!(waiting.record.counters.arrivals.bursts().iter().sum::<i64>(), 1);
+        assert_eq!(waiting.strand.iteration(), 0);
+        assert_eq!((waiting.skip(1), waiting.skip(3)), (None, None));
+        assert_eq!(waiting.strand.iteration(), 1);
+    }
+
+    /// Where each transaction draws what is in it, others have their turn meanwhile, and it comes to the same.
+    #[test]
+    fn transactions_that_differ_are_passed_over_little_by_little() {
+        let flowops = || vec![udp("write", 64, 1, 1), udp("write", 64, 1, 2)];
+        let order = || order(1, &flowops());
+        let mut forged = Waiting::new(flowops(), order()).unwrap();
+        let left = forged.skip(1 << 40).unwrap();
+        assert!(((1 << 40) - u64::from(STEPS)..(1 << 40) - 1000).contains(&left), "{left}");
+
+        let new = || Waiting::new(flowops(), order()).unwrap();
+        let (mut together, mut one_by_one) = (new(), new());
+        let (mut left, mut turns) = (Some(30_000), 0);
+        while let Some(more) = left {
+            left = together.skip(more);
+            turns += 1;
+        }
+        (0..30_000).for_each(|_| assert_eq!(one_by_one.skip(1), None));
+        assert_eq!(together.state(), one_by_one.state());
+        assert!(turns > 3, "{turns}");
     }
 }

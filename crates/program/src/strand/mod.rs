@@ -19,6 +19,7 @@ use std::io;
 use wirecost_model::clock::{MILLISECOND, Nanos};
 
 use self::connections::Connections;
+use self::datagrams::Skip;
 use self::operation::Operation;
 use self::outstanding::Outstanding;
 use self::pacing::Pacing;
@@ -145,6 +146,8 @@ pub struct Strand<S> {
     outstanding: Option<Box<Outstanding>>,
     pacing: Pacing,
     received: Received,
+    /// Where a datagram has come far behind what it waited for, and not all before it has been passed over.
+    skip: Option<Box<Skip>>,
     activity: Activity,
     /// Since when it has had something to do; where it rests, when it is to go on.
     due: Nanos,
@@ -165,6 +168,7 @@ impl<S> Strand<S> {
             outstanding: None,
             pacing: Pacing::default(),
             received: Received::default(),
+            skip: None,
             activity: Activity::default(),
             due: 0,
             bytes: 0,
@@ -185,6 +189,7 @@ impl<S> Strand<S> {
         self.pacing = Pacing::default();
         self.received.last = start;
         self.received.ahead = 0;
+        self.skip = None;
         self.activity = Activity::Working;
         self.due = start;
         self.bytes = 0;
@@ -327,6 +332,9 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
         mut budget: i64,
     ) -> Turn {
+        if let Some(turn) = self.go_on_skipping(phase, context) {
+            return turn;
+        }
         loop {
             if !self.transaction.running
                 && let Some(turn) = self.begin_transaction(phase, context)

@@ -124,9 +124,9 @@ impl Transaction {
         self.reached = self.iteration;
     }
 
-    /// Goes on to the next transaction without ending this one: datagrams of it were lost.
-    pub(super) fn skip(&mut self, now: Nanos) {
-        self.iteration += 1;
+    /// Goes on to a later transaction without ending this one: datagrams of it were lost, and of all between.
+    pub(super) fn skip(&mut self, transactions: u64, now: Nanos) {
+        self.iteration += transactions;
         self.reached = self.iteration;
         self.start = now;
         self.thought = 0;

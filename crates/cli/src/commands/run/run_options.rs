@@ -9,6 +9,7 @@ use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Member, Settings};
 use wirecost_lab::Lab;
 use wirecost_linux::clock::unix_ms;
+use wirecost_load::engines;
 use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::run::Run as Document;
@@ -114,9 +115,10 @@ impl RunOptions {
             connect_to_each(&mut loaded, peers as usize, hosts)?;
         }
         self.changes.apply(&mut loaded.profile)?;
-        match runnable::check(&loaded, &self.settings().engine).refusal {
+        let settings = self.settings();
+        match runnable::check(&loaded, &settings.engine).refusal {
             Some(refusal) => Err(refusal),
-            None => Ok(loaded),
+            None => check_stamps(&settings).map(|()| loaded),
         }
     }
 
@@ -277,5 +279,14 @@ impl RunOptions {
         document.seed = Some(seed);
         document.options = Some(self.given());
         Ok((document, outcome))
+    }
+}
+
+/// An engine that cannot do what `--receive-stamps` asks for is named before anything starts.
+fn check_stamps(settings: &Settings) -> Result<(), Failure> {
+    let engine = engines::find(settings.engine.as_str()).filter(|_| settings.receive_stamps);
+    match engine.and_then(|engine| engine.lacks_stamps()) {
+        Some(reason) => Err(Failure::usage(format!("engine {}: {reason}", settings.engine))),
+        None => Ok(()),
     }
 }

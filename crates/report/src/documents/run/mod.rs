@@ -9,6 +9,7 @@ mod figures;
 mod frames;
 mod host_rows;
 mod link;
+mod receive_stamps;
 mod summary;
 
 use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Section, Table};
@@ -32,6 +33,7 @@ const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     link::sections,
     phases,
     flowops,
+    receive_stamps::sections,
     settings,
     observed_hosts,
     observer,

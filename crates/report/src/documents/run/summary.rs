@@ -9,7 +9,9 @@ use wirecost_model::run::{PhaseRow, Run};
 use wirecost_model::status::Status;
 use wirecost_model::units::{bit_rate, counted, cycles, latency, whole};
 
-use super::{cost, cost_of_observing, document, error, figures, frames, phases, window};
+use super::{
+    cost, cost_of_observing, document, error, figures, frames, phases, receive_stamps, window,
+};
 
 /// Layers that are shown of each host; the rest is one figure.
 const LAYERS: usize = 5;
@@ -29,6 +31,7 @@ const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     layers,
     drops,
     locks,
+    receive_stamps::sections,
     phases_that_moved,
     observing,
     warnings,

@@ -10,6 +10,7 @@ mod interval;
 pub(crate) mod load;
 mod placement;
 mod ramp;
+mod receive_stamps;
 mod reverse;
 mod server_sockets;
 mod timeout;
@@ -72,6 +73,7 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
     &workers::Workers,
     &cpus::Cpus,
     &interval::Interval,
+    &receive_stamps::ReceiveStamps,
     &timeout::Timeout,
     &dead_time::DeadTime,
 ];
