@@ -387,11 +387,15 @@ impl Session {
                 None | Some(Ok(())) => Ok(()),
                 Some(Err(TuningError { status, message })) => self.fail(status, message),
             },
-            Order::Restore => match self.tuner.take().map(Tuner::restore) {
-                None => self.unexpected_order(),
-                Some(Ok(left)) => self.send_notice(&Notice::Restored { left }),
-                Some(Err(TuningError { status, message })) => self.fail(status, message),
-            },
+            Order::Restore => {
+                // Its sockets can keep a setting from being restored: a queue of an AF_XDP socket does not end.
+                self.load = None;
+                match self.tuner.take().map(Tuner::restore) {
+                    None => self.unexpected_order(),
+                    Some(Ok(left)) => self.send_notice(&Notice::Restored { left }),
+                    Some(Err(TuningError { status, message })) => self.fail(status, message),
+                }
+            }
             Order::Prepare(_) if self.must_claim && self.claim.is_none() => self.fail(
                 Status::Peer,
                 "the controller prepares a run before it has claimed this host",

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wirecost_model::environment::{Channels, Coalescing, FlowControl, Rings};
@@ -54,6 +55,10 @@ const ETHTOOL_GRXRINGS: u32 = 0x2d;
 const ETHTOOL_GRSSH: u32 = 0x46;
 const ETHTOOL_SRSSH: u32 = 0x47;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
+/// A queue that has an AF_XDP socket does not end (`ethtool_set_channels` in
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ethtool/ioctl.c>). The kernel frees it in a worker of its own, some time
+/// after the socket has been closed.
+const RELEASE: Duration = Duration::from_secs(1);
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
@@ -288,8 +293,24 @@ impl Ethtool {
     /// they cannot be set.
     pub fn set_channels(&self, device: &str, wanted: Channels) -> io::Result<()> {
         let mut request: [u32; CHANNELS_WORDS] = self.fixed(device, ETHTOOL_GCHANNELS)?;
+        let now = channels(request);
+        let is_less = |queues: fn(&Channels) -> u32| queues(&wanted) < queues(&now);
+        let ends_queues =
+            is_less(|all| all.rx + all.combined) || is_less(|all| all.tx + all.combined);
         put_channels(&mut request, wanted);
-        self.set(device, ETHTOOL_SCHANNELS, request)
+        let deadline = Instant::now() + RELEASE;
+        loop {
+            match self.set(device, ETHTOOL_SCHANNELS, request) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::InvalidInput
+                        && ends_queues
+                        && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                done => return done,
+            }
+        }
     }
 
     /// How the device spreads what it receives over its queues.
@@ -684,6 +705,15 @@ mod tests {
             ethtool.set_channels("eth0", Channels { rx: 2, tx: 2, ..channels }).unwrap();
             let now = ethtool.channels("eth0").unwrap();
             assert_eq!((now.rx, now.tx), (2, 2));
+            let index =
+                namespace.run(|| Links::here().unwrap().get("eth0").unwrap().index).unwrap();
+            let (mode, longest) = (crate::xdp::Mode::Generic, 1514);
+            let setup = crate::xdp::Setup { device: index, queue: 1, mode, longest, sends: false };
+            let frames = namespace.run(|| crate::xdp::FrameSocket::open(&setup).unwrap()).unwrap();
+            let one = Channels { rx: 1, tx: 1, ..channels };
+            ethtool.set_channels("eth0", one).unwrap_err();
+            drop(frames);
+            ethtool.set_channels("eth0", one).unwrap();
             let beyond = Channels { rx: channels.rx_max + 1, ..channels };
             assert!(ethtool.set_channels("eth0", beyond).is_err());
         }

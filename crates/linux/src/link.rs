@@ -148,14 +148,42 @@ impl Links {
         peer: &str,
         peer_namespace: &NetNs,
     ) -> Result<(), LinkError> {
+        self.add_veth_with(device, peer, peer_namespace, &[])
+    }
+
+    /// As [`Links::add_veth`], with so many receive queues, and as many transmit queues, of each end.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn add_veth_with_queues(
+        &self,
+        device: &str,
+        peer: &str,
+        peer_namespace: &NetNs,
+        queues: u32,
+    ) -> Result<(), LinkError> {
+        let queues = [LinkAttribute::NumRxQueues(queues), LinkAttribute::NumTxQueues(queues)];
+        self.add_veth_with(device, peer, peer_namespace, &queues)
+    }
+
+    /// `attributes` are those of both ends.
+    fn add_veth_with(
+        &self,
+        device: &str,
+        peer: &str,
+        peer_namespace: &NetNs,
+        attributes: &[LinkAttribute],
+    ) -> Result<(), LinkError> {
         let mut far_end = LinkMessage::default();
         far_end.attributes = vec![
             LinkAttribute::IfName(peer.to_owned()),
             LinkAttribute::NetNsFd(peer_namespace.as_fd().as_raw_fd()),
         ];
-        let message = LinkVeth::new(device, peer)
+        far_end.attributes.extend_from_slice(attributes);
+        let mut message = LinkVeth::new(device, peer)
             .set_info_data(InfoData::Veth(InfoVeth::Peer(far_end)))
             .build();
+        message.attributes.extend_from_slice(attributes);
         self.finish("create", device, self.handle.link().add(message).execute())
     }
 

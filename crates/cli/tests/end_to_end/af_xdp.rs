@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 use wirecost_lab::{Lab, LabHost};
+use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_linux::xdp;
+use wirecost_model::environment::Channels;
 
 use crate::lab::Standing;
 use crate::program::{Program, signal_to, until};
@@ -41,13 +43,18 @@ fn has_program(host: &LabHost, address: IpAddr) -> bool {
     device.expect("netlink").expect("the device").has_program
 }
 
-/// Whether all datagrams arrived. Those that did not were dropped by the full backlog of a CPU, where a veth counts them as
-/// not sent.
-fn carries(on_lab: &str, engine: &str, size: &str, address: Option<std::net::Ipv6Addr>) -> bool {
+/// How many datagrams came by the kernel's sockets, where all arrived. Those that did not were dropped by the full backlog of
+/// a CPU, where a veth counts them as not sent.
+fn carries(
+    on_lab: &str,
+    engine: &str,
+    size: &str,
+    address: Option<std::net::Ipv6Addr>,
+    workers: &str,
+) -> Option<u64> {
     let size_of = format!("size={size}");
-    let mut arguments =
-        vec!["run", "counted.toml", "--observe", "none", "--json", "run.json", "--workers", "1"];
-    arguments.extend([on_lab, "--engine", engine, "--var", &size_of]);
+    let mut arguments = vec!["run", "counted.toml", "--observe", "none", "--json", "run.json"];
+    arguments.extend([on_lab, "--engine", engine, "--var", &size_of, "--workers", workers]);
     let address = address.map(|address| format!("h={address}"));
     arguments.extend(address.iter().flat_map(|address| ["--var", address]));
     let finished = Program::new(arguments).file("counted.toml", COUNTED).finish();
@@ -68,7 +75,7 @@ fn carries(on_lab: &str, engine: &str, size: &str, address: Option<std::net::Ipv
         let expected = if number == 0 { sent } else { sent - lost };
         assert_eq!(stage["datagrams"], expected, "{engine}, {size} bytes: {stage}");
     }
-    lost == 0
+    (lost == 0).then_some(beside)
 }
 
 #[test]
@@ -84,13 +91,51 @@ fn every_datagram_arrives_as_a_frame() {
     cases.extend(hosts[1].ipv6.map(|address| ("af_xdp", "1452", Some(address))));
     for (engine, size, address) in cases {
         let undisturbed = (0..ATTEMPTS).any(|_| {
-            let complete = carries(&on_lab, engine, size, address);
+            let complete = carries(&on_lab, engine, size, address, "1");
             for host in &hosts {
                 assert!(!has_program(host, host.ipv4.into()), "it is gone with the run");
             }
-            complete
+            complete.is_some()
         });
         assert!(undisturbed, "{engine}, {size} bytes: the CPU's backlog was full each time");
+    }
+}
+
+/// Each end has two queues, and each worker one of them, as far as this machine's veth can have two: one for each CPU. Frames of
+/// queue 1 come to queue 1 of the other end, where a driver's program sees them.
+#[test]
+fn each_worker_sends_and_receives_by_a_queue_of_its_own() {
+    if skip_without_namespaces("each_worker_sends_and_receives_by_a_queue_of_its_own") {
+        return;
+    }
+    let lab = Standing::up();
+    let on_lab = format!("--lab={}", lab.name);
+    let hosts = Lab::open(&lab.name).unwrap().hosts().to_vec();
+    for host in &hosts {
+        let set = || {
+            let ethtool = Ethtool::open().unwrap();
+            let channels = ethtool.channels("eth0").unwrap();
+            let two = Channels { rx: 2, tx: 2, ..channels };
+            (channels.rx_max.min(channels.tx_max) > 1)
+                .then(|| ethtool.set_channels("eth0", two).unwrap())
+        };
+        let namespace = NetNs::open(&host.namespace).expect("the namespace");
+        if namespace.run(set).expect("a thread").is_none() {
+            eprintln!("a veth of this machine has one queue");
+            return;
+        }
+    }
+    // A receiver with one worker has both queues. Datagrams that neither worker took would have come beside.
+    for (sender, receiver) in [("2", "2"), ("2", "1")] {
+        let workers = format!("master={sender},peer={receiver}");
+        let undisturbed = (0..ATTEMPTS).any(|_| {
+            let beside = carries(&on_lab, "af_xdp_native", "100", None, &workers);
+            for host in &hosts {
+                assert!(!has_program(host, host.ipv4.into()), "it is gone with the run");
+            }
+            beside == Some(0)
+        });
+        assert!(undisturbed, "{workers}: the CPU's backlog was full each time");
     }
 }
 
@@ -176,7 +221,13 @@ fn what_frames_cannot_carry_is_refused_before_the_run() {
     refused(&["@udp-rr", "--engine", "af_xdp"], &["lo has no Ethernet frames", "use --lab"]);
     let two =
         ["@udp-rr", "--lab", "--engine", "af_xdp", "--workers", "2", "--var", "connections=4"];
-    refused(&two, &["engine af_xdp has at most 1 worker", "use --workers 1"]);
+    let words = [
+        "engine af_xdp",
+        "each of 2 workers needs",
+        "eth0 has 1 receive and 1 transmit",
+        "use --workers 1",
+    ];
+    refused(&two, &words);
     let long = ["@udp-stream", "--lab", "--engine", "af_xdp", "--var", "size=4k"];
     refused(&long, &["a datagram of 4096 bytes", "the MTU of eth0 is 1500", "size=1472 or less"]);
 }

@@ -1,14 +1,18 @@
 //! AF_XDP: frames of a device without the kernel's IP and UDP, and the attachment of the program that selects them.
 //! <https://docs.kernel.org/networking/af_xdp.html>
 
+mod map;
 mod path;
+mod queues;
 mod rings;
 mod socket;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+pub use self::map::Map;
 pub use self::path::{Device, Path, device_of_address, path};
+pub use self::queues::{Queues, queues};
 pub use self::socket::{FrameSocket, Received, Setup, Statistics, why_not};
 
 /// `BPF_LINK_CREATE` of `enum bpf_cmd` and `BPF_XDP` of `enum bpf_attach_type` in

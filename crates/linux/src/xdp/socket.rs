@@ -123,6 +123,8 @@ pub struct Setup {
     pub mode: Mode,
     /// The longest frame, bytes.
     pub longest: u32,
+    /// Whether it has memory for frames to send.
+    pub sends: bool,
 }
 
 /// A frame that has come: a place in the socket's memory, to be given back by [`FrameSocket::give_back`].
@@ -140,7 +142,8 @@ impl Received {
     }
 }
 
-/// A socket of one queue of a device. Half of its memory is for frames that it sends, half for those that it receives.
+/// A socket of one queue of a device. Half of its memory is for frames that it receives, and half, where it has that, for
+/// those that it sends.
 #[derive(Debug)]
 pub struct FrameSocket {
     // Before the memory, which the kernel uses until the socket is closed.
@@ -176,6 +179,20 @@ pub fn why_not() -> Option<String> {
     }
 }
 
+/// Length of a place for frames of so many bytes.
+fn place(longest: u32) -> Option<u32> {
+    match longest {
+        longest if longest <= SMALL - HEADROOM => Some(SMALL),
+        longest if longest <= FrameSocket::LONGEST => Some(LARGE),
+        _ => None,
+    }
+}
+
+/// Places in the memory of a socket: those for received frames are the first.
+fn frames(sends: bool) -> u32 {
+    if sends { 2 * FRAMES } else { FRAMES }
+}
+
 fn open() -> io::Result<OwnedFd> {
     let family = AddressFamily::from_raw(libc::AF_XDP as u16);
     Ok(socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
@@ -188,21 +205,24 @@ impl FrameSocket {
     /// Longest frame that a socket can have.
     pub const LONGEST: u32 = LARGE - HEADROOM;
 
+    /// Bytes of memory for frames that a socket takes.
+    pub fn memory_of(longest: u32, sends: bool) -> u64 {
+        let place = place(longest).unwrap_or(LARGE);
+        u64::from(frames(sends)) * u64::from(place)
+    }
+
     /// # Errors
     /// `InvalidInput` where the device has no such queue, or frames are too long; `ResourceBusy` where another socket
     /// has the queue; others of the system calls.
     pub fn open(setup: &Setup) -> io::Result<Self> {
-        let place = match setup.longest {
-            longest if longest <= SMALL - HEADROOM => SMALL,
-            longest if longest <= Self::LONGEST => LARGE,
-            _ => return Err(io::ErrorKind::InvalidInput.into()),
-        };
+        let place = place(setup.longest).ok_or(io::ErrorKind::InvalidInput)?;
+        let frames = frames(setup.sends);
         let socket = open()?;
         // What is sent counts for its socket until the device is done with it.
         let room = (2 * FRAMES * place) as usize;
         let forced = sockopt::set_socket_send_buffer_size_force(&socket, room);
         forced.or_else(|_| sockopt::set_socket_send_buffer_size(&socket, room))?;
-        let memory = Mapping::anonymous(2 * FRAMES as usize * place as usize)?;
+        let memory = Mapping::anonymous(frames as usize * place as usize)?;
         let registered = Memory {
             address: memory.address(),
             length: memory.length() as u64,
@@ -233,11 +253,11 @@ impl FrameSocket {
         let mut fill: Ring<u64> = Ring::map(&socket, PAGE_FILL_RING, offsets.fill, FRAMES)?;
         let completion = Ring::map(&socket, PAGE_COMPLETION_RING, offsets.completion, FRAMES)?;
         let places = |range: std::ops::Range<u32>| range.map(|n| u64::from(n) * u64::from(place));
-        for start in places(FRAMES..2 * FRAMES) {
+        for start in places(0..FRAMES) {
             fill.push(start);
         }
         fill.publish();
-        let free = places(0..FRAMES).rev().collect();
+        let free = places(FRAMES..frames).rev().collect();
         let deadline = Instant::now() + RELEASE;
         while let Err(error) = bind(&socket, setup) {
             let is_busy = Errno::from_io_error(&error) == Some(Errno::BUSY);
@@ -380,11 +400,6 @@ impl FrameSocket {
     /// Calls of sendto(2) that had the kernel send frames. Waiting by epoll(7) sends too, and is not counted.
     pub fn calls(&self) -> u64 {
         self.calls
-    }
-
-    /// Bytes of memory for frames.
-    pub fn memory(&self) -> u64 {
-        self.memory.length() as u64
     }
 }
 

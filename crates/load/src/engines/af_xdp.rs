@@ -9,16 +9,14 @@ use rustix::io::Errno;
 use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_linux::xdp::Mode;
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos};
-use wirecost_model::plan::Plan;
-use wirecost_model::program::Program;
 use wirecost_program::net::Interest;
 use wirecost_program::strand::{TURN_BYTES, Turn};
 
 use super::epoll::prepare_events;
 use super::scheduler::Scheduler;
-use super::{Engine, Run, Setup, Wakers, WorkerThread};
+use super::{Engine, Limits, Run, Setup, Shared, Wakers, WorkerThread};
 use crate::broker::receive_arrival;
-use crate::frames::{self, Carrier, FrameNet};
+use crate::frames::{self, Carrier, FrameNet, HostProgram};
 use crate::sockets::Token;
 use crate::worker::Worker;
 
@@ -39,20 +37,12 @@ impl Engine for AfXdp {
         "UDP datagrams as frames of AF_XDP sockets (generic mode), without the kernel's IP and UDP"
     }
 
-    fn is_general(&self) -> bool {
-        false
+    fn limits(&self) -> Option<&'static Limits> {
+        Some(&frames::LIMITS)
     }
 
-    fn most_workers(&self) -> Option<u32> {
-        Some(frames::MOST_WORKERS)
-    }
-
-    fn refuses(&self, program: &Program) -> Option<String> {
-        frames::refuses(program)
-    }
-
-    fn lacks(&self, plan: &Plan, longest: u64) -> Option<String> {
-        frames::lacks(plan, longest)
+    fn share(&self, workers: u32) -> io::Result<Shared> {
+        share(Mode::Generic, workers)
     }
 
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
@@ -60,9 +50,15 @@ impl Engine for AfXdp {
     }
 }
 
+pub(super) fn share(mode: Mode, workers: u32) -> io::Result<Shared> {
+    Ok(Shared { program: Some(HostProgram::load(mode, workers)?) })
+}
+
 pub(super) fn prepare(setup: &mut Setup<'_>, mode: Mode) -> io::Result<Run> {
     let shares_cpus = prepare_events(setup)?;
-    let carrier = Carrier { mode, queue: setup.worker, longest: setup.message };
+    let program = setup.program.take();
+    let program = program.ok_or_else(|| io::Error::other("a worker without its XDP program"))?;
+    let carrier = Carrier { mode, program, longest: setup.message };
     Ok(Box::new(move |thread| run(thread, carrier, shares_cpus)))
 }
 

@@ -3,10 +3,8 @@
 use std::io;
 
 use wirecost_linux::xdp::Mode;
-use wirecost_model::plan::Plan;
-use wirecost_model::program::Program;
 
-use super::{Engine, Run, Setup, af_xdp};
+use super::{Engine, Limits, Run, Setup, Shared, af_xdp};
 use crate::frames;
 
 pub(super) struct AfXdpNative;
@@ -20,20 +18,12 @@ impl Engine for AfXdpNative {
         "as af_xdp, but the XDP program runs in the driver, which may send and receive without a copy"
     }
 
-    fn is_general(&self) -> bool {
-        false
+    fn limits(&self) -> Option<&'static Limits> {
+        Some(&frames::LIMITS)
     }
 
-    fn most_workers(&self) -> Option<u32> {
-        Some(frames::MOST_WORKERS)
-    }
-
-    fn refuses(&self, program: &Program) -> Option<String> {
-        frames::refuses(program)
-    }
-
-    fn lacks(&self, plan: &Plan, longest: u64) -> Option<String> {
-        frames::lacks(plan, longest)
+    fn share(&self, workers: u32) -> io::Result<Shared> {
+        af_xdp::share(Mode::Native, workers)
     }
 
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {

@@ -19,6 +19,7 @@ use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 use wirecost_program::payload::Patterns;
 
+use crate::frames::{HostProgram, WorkerProgram};
 use crate::sockets::Sockets;
 use crate::worker::{EventSender, Order};
 
@@ -41,30 +42,27 @@ pub trait Engine: Sync {
         1
     }
 
-    /// Workers of a host at most; `None` for any number.
-    fn most_workers(&self) -> Option<u32> {
-        None
-    }
-
     /// The engine that runs in its place where this one is [`Unavailable`].
     fn fallback(&self) -> Option<&'static dyn Engine> {
         None
     }
 
-    /// Whether it carries every protocol, by any device. Otherwise [`Engine::refuses`] and [`Engine::lacks`] say what it
-    /// cannot do.
+    /// What it cannot do; `None` where it carries every protocol, by any device.
+    fn limits(&self) -> Option<&'static Limits> {
+        None
+    }
+
+    /// Whether it carries every protocol, by any device.
     fn is_general(&self) -> bool {
-        true
+        self.limits().is_none()
     }
 
-    /// What a program asks for that this engine cannot do.
-    fn refuses(&self, _: &Program) -> Option<String> {
-        None
-    }
-
-    /// Why this host cannot carry out a plan by this engine, with messages of at most so many bytes.
-    fn lacks(&self, _: &Plan, _longest: u64) -> Option<String> {
-        None
+    /// Makes what all workers of a host share, before they start.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    fn share(&self, _workers: u32) -> io::Result<Shared> {
+        Ok(Shared::default())
     }
 
     /// Why the kernel cannot stamp what it receives (`--receive-stamps`).
@@ -86,6 +84,24 @@ pub trait Engine: Sync {
     /// # Errors
     /// Those of the system calls; [`Unavailable`] where this host cannot run the engine.
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run>;
+}
+
+/// What an engine cannot do.
+#[derive(Debug)]
+pub struct Limits {
+    /// Workers of a host where nobody says how many; a host may have fewer CPUs.
+    pub(crate) default_workers: u32,
+    /// What a program asks for that the engine cannot do.
+    pub(crate) refuses: fn(&Program) -> Option<String>,
+    /// Why this host cannot carry out a plan, with messages of at most so many bytes, by so many workers.
+    pub(crate) lacks: fn(&Plan, longest: u64, workers: u32) -> Option<String>,
+}
+
+/// What all workers of a host share, until the last of them has ended.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Of engines whose datagrams are frames.
+    pub(crate) program: Option<HostProgram>,
 }
 
 pub static ALL: &[&dyn Engine] = &[
@@ -134,8 +150,8 @@ pub struct Setup<'a> {
     pub(crate) wakers: Option<&'a Wakers>,
     /// Another host of the run uses the same CPUs.
     pub(crate) shares_cpus: bool,
-    /// The number of the worker.
-    pub(crate) worker: u32,
+    /// Of engines whose datagrams are frames.
+    pub(crate) program: Option<WorkerProgram>,
     /// The CPU for a thread of the kernel that works for this worker, where the engine has more than one
     /// CPU per worker.
     pub(crate) second_cpu: Option<u32>,

@@ -4,33 +4,35 @@
 
 mod net;
 mod packet;
+mod program;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ObjectBuilder};
+use wirecost_linux::facts;
 use wirecost_linux::privilege::{self, Capability};
-use wirecost_linux::xdp::{self, Device, FrameSocket, Mode};
+use wirecost_linux::xdp::{self, Device, FrameSocket, Queues};
 use wirecost_model::plan::Plan;
 use wirecost_model::program::Program;
 use wirecost_program::step;
 
 pub(crate) use self::net::{Carrier, FrameNet};
-use self::packet::Flow;
+pub(crate) use self::program::{HostProgram, WorkerProgram};
+use crate::engines::Limits;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/frames_select.bpf.o"));
+/// A single worker receives all queues of a device. With more of them, whose frames come to a queue of another worker is the
+/// kernel's to receive, so they are for whoever places flows.
+pub(crate) static LIMITS: Limits = Limits { default_workers: 1, refuses, lacks };
 
-/// The program and its maps are descriptors, and each worker has a descriptor table of its own.
-pub(crate) const MOST_WORKERS: u32 = 1;
+/// Of the memory that is available, AF_XDP sockets of a host take half at most.
+const MEMORY_SHARE: u64 = 2;
 
 /// I/O options that do not act on the calls or the sockets that frames replace.
 const OPTIONS: [&str; 1] = ["placement"];
 
 /// What a program has that frames cannot carry; `None` where they carry all of it.
-pub(crate) fn refuses(program: &Program) -> Option<String> {
+fn refuses(program: &Program) -> Option<String> {
     for act in step::acts(program) {
         let options = &act.options;
         let at = &act.at;
@@ -50,7 +52,7 @@ pub(crate) fn refuses(program: &Program) -> Option<String> {
 }
 
 /// Why this host cannot carry out a plan by frames, as far as that is known before anything starts.
-pub(crate) fn lacks(plan: &Plan, longest: u64) -> Option<String> {
+fn lacks(plan: &Plan, longest: u64, workers: u32) -> Option<String> {
     if let Some(reason) = xdp::why_not() {
         return Some(reason);
     }
@@ -62,7 +64,12 @@ pub(crate) fn lacks(plan: &Plan, longest: u64) -> Option<String> {
     let address = plan.data_address.filter(|address| !address.is_unspecified())?;
     match xdp::device_of_address(address.to_canonical()) {
         Ok(None) => None,
-        Ok(Some(device)) => check(&device, address, longest).err(),
+        Ok(Some(device)) => check(&device, address, longest)
+            .and_then(|()| {
+                let available = facts::available_memory().unwrap_or(u64::MAX);
+                check_queues(&device, workers, available).map(drop)
+            })
+            .err(),
         Err(error) => Some(format!("device of {address}: {error}")),
     }
 }
@@ -105,63 +112,59 @@ fn check(device: &Device, address: IpAddr, longest: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The program, loaded: what attaches it, and its maps.
-fn load_program() -> io::Result<(OwnedFd, MapHandle, MapHandle)> {
-    let object = ObjectBuilder::default()
-        .name("wirecost_frames")
-        .and_then(|builder| builder.open_memory(OBJECT))
-        .and_then(|open| open.load())
-        .map_err(io::Error::other)?;
-    let program = object.progs().next().ok_or(io::ErrorKind::NotFound)?;
-    let program = program.as_fd().try_clone_to_owned()?;
-    let map = |name: &str| {
-        let map = object.maps().find(|map| map.name() == name).ok_or(io::ErrorKind::NotFound)?;
-        MapHandle::try_from(&map).map_err(io::Error::other)
+/// The longest frame of a device, bytes.
+fn longest_frame(device: &Device) -> u32 {
+    device.mtu.saturating_add(packet::LINK_HEADER).min(FrameSocket::LONGEST)
+}
+
+/// Queues of a device, of which each worker has one at least, and for whose sockets as much memory is available.
+fn check_queues(device: &Device, workers: u32, available: u64) -> Result<Queues, String> {
+    let name = &device.name;
+    let told = xdp::queues(name).map_err(|error| format!("queues of {name}: {error}"))?;
+    admit_queues(device, told, workers, available)
+}
+
+/// `told`: `None` where the driver does not tell its queues. It has one of each kind at least.
+fn admit_queues(
+    device: &Device,
+    told: Option<Queues>,
+    workers: u32,
+    available: u64,
+) -> Result<Queues, String> {
+    let name = &device.name;
+    let queues = match told {
+        Some(queues) => queues,
+        None if workers > 1 => {
+            return Err(format!(
+                "the driver of {name} does not tell how many queues it has, and each of {workers} workers needs one: use \
+                 --workers 1"
+            ));
+        }
+        None => Queues { receive: 1, transmit: 1 },
     };
-    Ok((program, map("flows")?, map("sockets")?))
-}
-
-/// The program on a device, until the worker lets go of it. The kernel detaches it however this process ends.
-#[derive(Debug)]
-struct Attached {
-    device: Device,
-    _link: OwnedFd,
-    flows: MapHandle,
-    sockets: MapHandle,
-}
-
-impl Attached {
-    fn new(device: &Device, mode: Mode) -> io::Result<Self> {
-        let (program, flows, sockets) = load_program()?;
-        let link = xdp::attach(program, device.index, mode).map_err(|error| {
-            let name = &device.name;
-            let (kind, said) = match (error.kind(), mode) {
-                (kind @ (io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy), _) => {
-                    (kind, format!("{name} has an XDP program already, which is not replaced"))
-                }
-                (kind, Mode::Native) => {
-                    (kind, format!("the driver of {name} runs no XDP program: {error}; use af_xdp"))
-                }
-                (kind, Mode::Generic) => (kind, format!("XDP program on {name}: {error}")),
-            };
-            io::Error::new(kind, said)
-        })?;
-        Ok(Self { device: device.clone(), _link: link, flows, sockets })
+    let most = queues.both();
+    if workers > most {
+        return Err(format!(
+            "each of {workers} workers needs a receive queue and a transmit queue of its own, and {name} has {} receive and \
+             {} transmit queues (ethtool -l {name}): use --workers {}",
+            queues.receive,
+            queues.transmit,
+            most.max(1)
+        ));
     }
-
-    /// From now on what comes to a queue, and is of a flow of this queue, goes to this socket.
-    fn add_socket(&self, queue: u32, socket: &FrameSocket) -> io::Result<()> {
-        let value = socket.as_fd().as_raw_fd().to_ne_bytes();
-        self.sockets.update(&queue.to_ne_bytes(), &value, MapFlags::ANY).map_err(io::Error::other)
+    let longest = longest_frame(device);
+    let receive_only = u64::from(queues.receive.saturating_sub(workers));
+    let memory = u64::from(workers) * FrameSocket::memory_of(longest, true)
+        + receive_only * FrameSocket::memory_of(longest, false);
+    if memory > available / MEMORY_SHARE {
+        const MEBIBYTE: u64 = 1 << 20;
+        return Err(format!(
+            "AF_XDP sockets for the {} receive queues of {name} need {} MiB of memory, and half of what is available is {} MiB: \
+             use fewer queues (ethtool -L {name})",
+            queues.receive,
+            memory.div_ceil(MEBIBYTE),
+            available / MEMORY_SHARE / MEBIBYTE
+        ));
     }
-
-    fn add_flow(&self, flow: &Flow, queue: u32) -> io::Result<()> {
-        let value = queue.to_ne_bytes();
-        self.flows.update(flow.bytes(), &value, MapFlags::ANY).map_err(io::Error::other)
-    }
-
-    fn remove_flow(&self, flow: &Flow) {
-        // It is gone with the program at the latest.
-        let _ = self.flows.delete(flow.bytes());
-    }
+    Ok(queues)
 }

@@ -19,8 +19,9 @@ use wirecost_program::net::{FromClient, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
-use super::packet::{self, Flow, Headers};
-use super::{Attached, check, check_address};
+use super::packet::{Flow, Headers};
+use super::program::{Attached, WorkerProgram};
+use super::{check, check_address, check_queues, longest_frame};
 use crate::sockets::{Socket, Sockets, Token, Trigger, late_greeting, register};
 use crate::worker::SocketNet;
 
@@ -52,6 +53,7 @@ pub(crate) struct FrameConnection {
 struct Port {
     socket: FrameSocket,
     attached: Attached,
+    waiting: Waiting,
     /// Frames in the transmit ring of which the kernel has not been told.
     gathered: u32,
     /// The device has not taken all that it was told of.
@@ -63,10 +65,13 @@ struct Port {
 struct FlowState {
     flow: Flow,
     headers: Headers,
+    /// That it sends by.
     port: usize,
+    /// Where its frames come.
+    receives_at: usize,
     owner: (u32, u32),
-    /// Frames that came while another connection received.
-    waiting: VecDeque<(Received, Range<usize>)>,
+    /// Frames that came while another connection received, and where.
+    waiting: VecDeque<(usize, Received, Range<usize>)>,
     /// The kernel's socket may have datagrams of it.
     in_kernel: bool,
 }
@@ -75,8 +80,7 @@ struct FlowState {
 #[derive(Debug)]
 pub(crate) struct Carrier {
     pub(crate) mode: Mode,
-    /// Of each device.
-    pub(crate) queue: u32,
+    pub(crate) program: WorkerProgram,
     /// The longest datagram of the program, bytes.
     pub(crate) longest: u64,
 }
@@ -106,10 +110,9 @@ struct Frames {
     lent: Option<(usize, Received)>,
     /// Connections for which frames came while another received: strand and slot.
     arrived: Vec<(u32, u32)>,
-    waiting: Waiting,
 }
 
-/// Frames that wait for their connections.
+/// Frames in the memory of a socket that wait for their connections.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Of all connections.
@@ -163,7 +166,6 @@ impl FrameNet {
                 last: None,
                 lent: None,
                 arrived: Vec::with_capacity(ARRIVED),
-                waiting: Waiting::default(),
             },
             sent: 0,
             received: 0,
@@ -179,15 +181,15 @@ impl FrameNet {
         let (local, remote) = ends(&connection.socket)?;
         let path = self.path(local.ip(), remote.ip())?;
         let port = self.port(&path.device, local)?;
-        let Port { attached, .. } = &self.frames.ports[port];
         // Frames come from now on; what came before is in the kernel's socket.
         let flow = Flow::new(local, remote);
         let own = path.device.ethernet.ok_or(io::ErrorKind::Unsupported)?;
-        attached.add_flow(&flow, self.carrier.queue)?;
+        self.carrier.program.add_flow(&self.frames.ports[port].attached, &flow)?;
         let state = FlowState {
             flow,
             headers: Headers::new((own, path.neighbour), local, remote),
             port,
+            receives_at: port,
             owner: (connection.owner.local, connection.owner.slot),
             waiting: VecDeque::with_capacity(WAITING),
             in_kernel: true,
@@ -209,7 +211,7 @@ impl FrameNet {
             Token::Connection { local: connection.owner.local, slot: connection.owner.slot };
         let watched = self.sockets.opener.watch(&connection.socket, token);
         if watched.is_err() {
-            self.frames.forget(connection);
+            self.forget(connection);
             connection.flow = None;
         }
         watched
@@ -226,47 +228,48 @@ impl FrameNet {
         Ok(path)
     }
 
-    /// The socket for frames of a device, opened when first needed.
+    /// The socket by which frames are sent to a device. It is opened when it is first needed, with those for further receive
+    /// queues of this worker.
     fn port(&mut self, device: &Device, local: SocketAddr) -> io::Result<usize> {
         let known =
             self.frames.ports.iter().position(|port| port.attached.device.index == device.index);
         if let Some(known) = known {
             return Ok(known);
         }
-        let queue = self.carrier.queue;
-        let attached = Attached::new(device, self.carrier.mode)?;
+        let Carrier { program, mode, longest } = &self.carrier;
+        // What program it has is seen when it is to be attached: it may be that of this host.
         let unattached = Device { has_program: false, ..device.clone() };
-        check(&unattached, local.ip(), self.carrier.longest).map_err(invalid)?;
-        let setup = xdp::Setup {
-            device: device.index,
-            queue,
-            mode: self.carrier.mode,
-            longest: device.mtu.saturating_add(packet::LINK_HEADER).min(FrameSocket::LONGEST),
-        };
-        let socket = FrameSocket::open(&setup).map_err(|error| self.explain(device, error))?;
-        attached.add_socket(queue, &socket)?;
-        let number = self.frames.ports.len();
-        if let Some(epoll) = self.sockets.opener.epoll() {
-            let token = Token::Frames { port: number as u32 };
-            register(epoll, &socket, token, Trigger::Level)?;
+        check(&unattached, local.ip(), *longest).map_err(invalid)?;
+        let queues = check_queues(device, program.workers(), u64::MAX).map_err(invalid)?;
+        let attached = program.attach(device, queues.receive)?;
+        let first = self.frames.ports.len();
+        let mut ports = Vec::new();
+        for queue in program.queues(queues.receive) {
+            let setup = xdp::Setup {
+                device: device.index,
+                queue,
+                mode: *mode,
+                longest: longest_frame(device),
+                sends: ports.is_empty(),
+            };
+            let socket =
+                FrameSocket::open(&setup).map_err(|error| explain(device, queue, error))?;
+            program.add_socket(&attached, queue, &socket)?;
+            if let Some(epoll) = self.sockets.opener.epoll() {
+                let token = Token::Frames { port: (first + ports.len()) as u32 };
+                register(epoll, &socket, token, Trigger::Level)?;
+            }
+            let (attached, waiting) = (attached.clone(), Waiting::default());
+            ports.push(Port { socket, attached, waiting, gathered: 0, busy: false });
         }
-        self.frames.ports.push(Port { socket, attached, gathered: 0, busy: false });
-        Ok(number)
+        self.frames.ports.extend(ports);
+        Ok(first)
     }
 
-    fn explain(&self, device: &Device, error: io::Error) -> io::Error {
-        let (name, queue) = (&device.name, self.carrier.queue);
-        let said = match Errno::from_io_error(&error) {
-            Some(Errno::INVAL) => format!("{name} has no queue {queue}"),
-            Some(Errno::BUSY) => {
-                format!("another AF_XDP socket has queue {queue} of {name}")
-            }
-            Some(Errno::NOBUFS) => {
-                "AF_XDP sockets need more locked memory: raise the limit (ulimit -l)".to_owned()
-            }
-            _ => format!("AF_XDP socket on {name}, queue {queue}: {error}"),
-        };
-        io::Error::new(error.kind(), said)
+    fn forget(&mut self, connection: &FrameConnection) {
+        if let Some(flow) = self.frames.forget(connection) {
+            self.carrier.program.remove_flow(&flow);
+        }
     }
 
     /// Has the kernel send the frames that have been gathered. Returns whether it has taken all.
@@ -319,7 +322,8 @@ impl Frames {
     #[inline]
     fn receive(&mut self, port: usize, wanted: Option<usize>) -> Option<(Received, Range<usize>)> {
         loop {
-            let socket = &mut self.ports.get_mut(port)?.socket;
+            let at = self.ports.get_mut(port)?;
+            let socket = &mut at.socket;
             let frame = socket.receive()?;
             let Some((flow, payload)) = Flow::of_frame(socket.bytes(&frame)) else {
                 socket.give_back(frame);
@@ -341,14 +345,15 @@ impl Frames {
                 return Some((frame, payload));
             }
             if let Some(state) = &mut self.flows[number] {
-                if !self.waiting.admits(state.waiting.len(), self.by_flow.len()) {
+                if !at.waiting.admits(state.waiting.len(), self.by_flow.len()) {
                     socket.give_back(frame);
                     continue;
                 }
                 if state.waiting.is_empty() {
                     self.arrived.push(state.owner);
                 }
-                state.waiting.push_back((frame, payload));
+                state.receives_at = port;
+                state.waiting.push_back((port, frame, payload));
             }
             wanted?;
         }
@@ -356,20 +361,24 @@ impl Frames {
 
     /// By the kernel, and of those that waited too long.
     fn dropped(&self) -> u64 {
-        let statistics = self.ports.iter().filter_map(|port| port.socket.statistics().ok());
-        self.waiting.dropped + statistics.map(|statistics| statistics.lost()).sum::<u64>()
+        let of_port = |port: &Port| {
+            let lost = port.socket.statistics().map_or(0, |statistics| statistics.lost());
+            port.waiting.dropped + lost
+        };
+        self.ports.iter().map(of_port).sum()
     }
 
-    fn forget(&mut self, connection: &FrameConnection) {
-        let Some(state) = connection.flow.and_then(|flow| self.flows[flow].take()) else { return };
+    /// Returns the flow that the connection had.
+    fn forget(&mut self, connection: &FrameConnection) -> Option<Flow> {
+        let state = self.flows[connection.flow?].take()?;
         self.by_flow.remove(&state.flow);
         self.last = None;
-        let port = &mut self.ports[state.port];
-        port.attached.remove_flow(&state.flow);
-        self.waiting.frames -= state.waiting.len();
-        for (frame, _) in state.waiting {
+        for (port, frame, _) in state.waiting {
+            let port = &mut self.ports[port];
+            port.waiting.frames -= 1;
             port.socket.give_back(frame);
         }
+        Some(state.flow)
     }
 }
 
@@ -381,6 +390,21 @@ impl Port {
         self.busy = !self.socket.hand_over()?;
         Ok(!self.busy)
     }
+}
+
+fn explain(device: &Device, queue: u32, error: io::Error) -> io::Error {
+    let name = &device.name;
+    let said = match Errno::from_io_error(&error) {
+        Some(Errno::INVAL) => format!("{name} has no queue {queue}"),
+        Some(Errno::BUSY) => {
+            format!("another AF_XDP socket has queue {queue} of {name}")
+        }
+        Some(Errno::NOBUFS) => {
+            "AF_XDP sockets need more locked memory: raise the limit (ulimit -l)".to_owned()
+        }
+        _ => format!("AF_XDP socket on {name}, queue {queue}: {error}"),
+    };
+    io::Error::new(error.kind(), said)
 }
 
 fn invalid(message: String) -> io::Error {
@@ -550,12 +574,19 @@ impl Net for FrameNet {
                 }
             }
         }
-        let port = state.port;
-        let waiting = state.waiting.pop_front();
-        self.frames.waiting.frames -= usize::from(waiting.is_some());
-        let (frame, payload) = waiting
-            .or_else(|| self.frames.receive(port, connection.flow))
-            .ok_or(io::ErrorKind::WouldBlock)?;
+        let (port, frame, payload) = match state.waiting.pop_front() {
+            Some(waiting) => {
+                self.frames.ports[waiting.0].waiting.frames -= 1;
+                waiting
+            }
+            None => {
+                // Should frames come elsewhere now, epoll tells (`frames_came`).
+                let port = state.receives_at;
+                let next = self.frames.receive(port, connection.flow);
+                let (frame, payload) = next.ok_or(io::ErrorKind::WouldBlock)?;
+                (port, frame, payload)
+            }
+        };
         let (_, frame) = self.frames.lent.insert((port, frame));
         let datagram = self.frames.ports[port].socket.bytes(frame).get(payload).unwrap_or_default();
         if hello::is_greeting(datagram) {
@@ -608,7 +639,7 @@ impl Net for FrameNet {
     }
 
     fn close(&mut self, connection: FrameConnection, owner: Owner) {
-        self.frames.forget(&connection);
+        self.forget(&connection);
         // What the connection has sent goes before its kernel socket is closed.
         for _ in 0..LAST_ATTEMPTS {
             match self.hand_over() {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Hands the datagrams of a run's connections to the AF_XDP sockets of its workers. Everything else goes on to the
- * kernel: other flows, fragments, packets with IP options or extension headers, and frames that came to another queue
- * than that of the connection's AF_XDP socket: its kernel socket has them then. */
+ * kernel: other flows, fragments, packets with IP options or extension headers, and frames that came to a queue of
+ * another worker than the connection's: its kernel socket has them then. */
 #include "types.h"
 #include <bpf/bpf_helpers.h>
 
@@ -37,17 +37,26 @@ struct flow {
 	u16 local_port;
 };
 
-/* The queue at which a connection is received. */
+/* As `Owner` in program.rs: who receives a connection. Worker 1 of 3 has queues 1, 4, 7... */
+struct owner {
+	u32 device;
+	u32 queues;
+	/* Key of the device's queue 0 in `sockets`. */
+	u32 first;
+	u32 worker;
+	u32 workers;
+};
+
 struct {
 	__uint(type, 1 /* BPF_MAP_TYPE_HASH */);
 	__uint(max_entries, 65536);
 	/* Entries are allocated as flows are added. */
 	__uint(map_flags, 1 /* BPF_F_NO_PREALLOC */);
 	__type(key, struct flow);
-	__type(value, u32);
+	__type(value, struct owner);
 } flows SEC(".maps");
 
-/* The socket of each queue. */
+/* The socket of each queue of each device. */
 struct {
 	__uint(type, 17 /* BPF_MAP_TYPE_XSKMAP */);
 	__uint(max_entries, 1024);
@@ -63,7 +72,8 @@ int select_frames(struct xdp_md *context)
 	u8 *header = frame + ETHERNET;
 	struct flow flow = {};
 	u16 kind;
-	u32 *queue;
+	u32 queue = context->rx_queue_index;
+	struct owner *owner;
 	u8 *udp;
 
 	if (header > end)
@@ -89,10 +99,11 @@ int select_frames(struct xdp_md *context)
 	}
 	flow.remote_port = *(u16 *)udp;
 	flow.local_port = *(u16 *)(udp + 2);
-	queue = bpf_map_lookup_elem(&flows, &flow);
-	if (!queue || *queue != context->rx_queue_index)
+	owner = bpf_map_lookup_elem(&flows, &flow);
+	if (!owner || owner->device != context->ingress_ifindex || queue >= owner->queues ||
+	    queue % owner->workers != owner->worker)
 		return XDP_PASS;
-	return bpf_redirect_map(&sockets, *queue, XDP_PASS);
+	return bpf_redirect_map(&sockets, owner->first + queue, XDP_PASS);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,15 +1,18 @@
 //! Frames between two network namespaces, against the kernel's own UDP.
 
+use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use wirecost_linux::link::Links;
 use wirecost_linux::netns::{NetNs, run_in_new};
 use wirecost_linux::privilege::skip_without_namespaces;
-use wirecost_linux::xdp::Received;
+use wirecost_linux::xdp::{Mode, Received};
 
 use super::net::Waiting;
-use super::packet::Headers;
+use super::packet::{Flow, Headers};
+use super::program::MOST_SOCKETS;
 use super::*;
 
 const HERE: [&str; 2] = ["198.18.0.1", "fd00::1"];
@@ -18,8 +21,13 @@ const THERE: [&str; 2] = ["198.18.0.2", "fd00::2"];
 const PATIENCE: Duration = Duration::from_secs(60);
 const MTU: usize = 1500;
 
-/// Runs `test` in the namespace of device `a`, a wire from device `b` of the namespace that it is given.
 fn on_a_wire(name: &str, test: impl Fn(&NetNs) + Send + Sync) {
+    on_a_wire_with_queues(name, 1, test);
+}
+
+/// Runs `test` in the namespace of device `a`, a wire from device `b` of the namespace that it is given. Each has so many
+/// queues.
+fn on_a_wire_with_queues(name: &str, queues: u32, test: impl Fn(&NetNs) + Send + Sync) {
     if skip_without_namespaces(name) {
         return;
     }
@@ -27,7 +35,7 @@ fn on_a_wire(name: &str, test: impl Fn(&NetNs) + Send + Sync) {
         let there = NetNs::here().unwrap();
         run_in_new(|| {
             let links = Links::here().unwrap();
-            links.add_veth("a", "b", &there).unwrap();
+            links.add_veth_with_queues("a", "b", &there, queues).unwrap();
             let set_up = |device: &str, addresses: [&str; 2]| {
                 let links = Links::here().unwrap();
                 for (address, length) in addresses.into_iter().zip([24, 64]) {
@@ -63,9 +71,19 @@ fn checksum_errors() -> Vec<u64> {
 }
 
 fn open(device: &Device) -> FrameSocket {
+    open_queue(device, 0, Mode::Generic)
+}
+
+fn open_queue(device: &Device, queue: u32, mode: Mode) -> FrameSocket {
     let longest = MTU as u32 + packet::LINK_HEADER;
-    let setup = xdp::Setup { device: device.index, queue: 0, mode: Mode::Generic, longest };
+    let setup = xdp::Setup { device: device.index, queue, mode, longest, sends: true };
     FrameSocket::open(&setup).unwrap()
+}
+
+/// The program as a worker has it.
+fn of_worker(program: &HostProgram, worker: u32) -> WorkerProgram {
+    let maps = program.descriptors().map(|map| map.try_clone_to_owned().unwrap());
+    program.access(worker).with(maps).unwrap()
 }
 
 fn content(length: usize) -> Vec<u8> {
@@ -143,11 +161,13 @@ fn only_frames_of_a_connection_and_its_queue_are_taken_from_the_kernel() {
                     let to = receiver.local_addr().unwrap();
                     let device = xdp::device_of_address(to.ip()).unwrap().unwrap();
                     assert!(!device.has_program);
-                    let attached = Attached::new(&device, Mode::Generic).unwrap();
+                    let host = HostProgram::load(Mode::Generic, 1).unwrap();
+                    let program = of_worker(&host, 0);
+                    let attached = program.attach(&device, 1).unwrap();
                     let mut frames = open(&device);
-                    attached.add_socket(0, &frames).unwrap();
+                    program.add_socket(&attached, 0, &frames).unwrap();
                     let flow = Flow::new(to, ours.local_addr().unwrap());
-                    attached.add_flow(&flow, 0).unwrap();
+                    program.add_flow(&attached, &flow).unwrap();
 
                     let mut buffer = [0; 2 * MTU];
                     for length in [1, 60, 1000] {
@@ -163,11 +183,7 @@ fn only_frames_of_a_connection_and_its_queue_are_taken_from_the_kernel() {
                     assert_eq!(receiver.recv(&mut buffer).unwrap(), 5);
                     ours.send_to(&content(2000), to).unwrap();
                     assert_eq!(receiver.recv(&mut buffer).unwrap(), 2000);
-                    // The worker of another queue has the connection now.
-                    attached.add_flow(&flow, 1).unwrap();
-                    ours.send_to(b"elsewhere", to).unwrap();
-                    assert_eq!(receiver.recv(&mut buffer).unwrap(), 9);
-                    attached.remove_flow(&flow);
+                    program.remove_flow(&flow);
                     ours.send_to(b"closed", to).unwrap();
                     assert_eq!(receiver.recv(&mut buffer).unwrap(), 6);
                     assert!(frames.receive().is_none());
@@ -177,9 +193,11 @@ fn only_frames_of_a_connection_and_its_queue_are_taken_from_the_kernel() {
                     assert!(device.has_program);
                     let refused = check(&device, to.ip(), 100).unwrap_err();
                     assert!(refused.contains("b has an XDP program already"), "{refused}");
-                    let refused = Attached::new(&device, Mode::Generic).unwrap_err().to_string();
+                    let another = HostProgram::load(Mode::Generic, 1).unwrap();
+                    let refused = of_worker(&another, 0).attach(&device, 1).unwrap_err();
+                    let refused = refused.to_string();
                     assert!(refused.contains("b has an XDP program already"), "{refused}");
-                    drop(attached);
+                    drop(host);
                     let device = xdp::device_of_address(to.ip()).unwrap().unwrap();
                     assert!(!device.has_program);
                 })
@@ -197,10 +215,13 @@ fn frames_beyond_the_receive_ring_are_counted() {
                 let receiver = socket(THERE[0]);
                 let to = receiver.local_addr().unwrap();
                 let device = xdp::device_of_address(to.ip()).unwrap().unwrap();
-                let attached = Attached::new(&device, Mode::Generic).unwrap();
+                let host = HostProgram::load(Mode::Generic, 1).unwrap();
+                let program = of_worker(&host, 0);
+                let attached = program.attach(&device, 1).unwrap();
                 let mut frames = open(&device);
-                attached.add_socket(0, &frames).unwrap();
-                attached.add_flow(&Flow::new(to, ours.local_addr().unwrap()), 0).unwrap();
+                program.add_socket(&attached, 0, &frames).unwrap();
+                let flow = Flow::new(to, ours.local_addr().unwrap());
+                program.add_flow(&attached, &flow).unwrap();
                 let held: Vec<Received> = (0u32..2048)
                     .map(|number| {
                         ours.send_to(&number.to_le_bytes(), to).unwrap();
@@ -282,10 +303,13 @@ fn a_frame_of_another_socket_is_not_taken_back() {
                 let receiver = socket(THERE[0]);
                 let to = receiver.local_addr().unwrap();
                 let device = xdp::device_of_address(to.ip()).unwrap().unwrap();
-                let attached = Attached::new(&device, Mode::Generic).unwrap();
+                let host = HostProgram::load(Mode::Generic, 1).unwrap();
+                let program = of_worker(&host, 0);
+                let attached = program.attach(&device, 1).unwrap();
                 let mut frames = open(&device);
-                attached.add_socket(0, &frames).unwrap();
-                attached.add_flow(&Flow::new(to, ours.local_addr().unwrap()), 0).unwrap();
+                program.add_socket(&attached, 0, &frames).unwrap();
+                let flow = Flow::new(to, ours.local_addr().unwrap());
+                program.add_flow(&attached, &flow).unwrap();
                 ours.send_to(b"frame", to).unwrap();
                 let frame = next(&mut frames);
                 assert_eq!(other.bytes(&frame), b"");
@@ -294,4 +318,136 @@ fn a_frame_of_another_socket_is_not_taken_back() {
             })
             .unwrap();
     });
+}
+
+/// Two workers share the queues of a device. A frame is of who has its queue and its connection, and of the kernel's socket
+/// otherwise. Drivers know the queue of each frame; a veth's receives at the queue that its other end sent by.
+#[test]
+fn each_worker_receives_its_connections_at_its_queues() {
+    const QUEUES: u32 = 4;
+    const WORKERS: u32 = 2;
+    let test = "each_worker_receives_its_connections_at_its_queues";
+    on_a_wire_with_queues(test, QUEUES, |there| {
+        let receiver = there.run(|| socket(THERE[0])).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let ours = [socket(HERE[0]), socket(HERE[0])];
+        let from = ours.each_ref().map(|socket| socket.local_addr().unwrap());
+        let mut buffer = [0; 2 * MTU];
+        // The kernel finds the neighbour.
+        ours[0].send_to(b"first", to).unwrap();
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 5);
+        let path = xdp::path(from[0].ip(), to.ip()).unwrap();
+        let addresses = (path.device.ethernet.unwrap(), path.neighbour);
+        let mut senders: Vec<FrameSocket> =
+            (0..QUEUES).map(|queue| open_queue(&path.device, queue, Mode::Native)).collect();
+
+        let set_up = || {
+            let device = xdp::device_of_address(to.ip()).unwrap().unwrap();
+            let queues = xdp::queues("b").unwrap().unwrap();
+            assert_eq!((queues.receive, queues.transmit), (QUEUES, QUEUES));
+            let host = HostProgram::load(Mode::Native, WORKERS).unwrap();
+            let mut sockets = Vec::new();
+            for worker in 0..WORKERS {
+                let program = of_worker(&host, worker);
+                let attached = program.attach(&device, QUEUES).unwrap();
+                let flow = Flow::new(to, from[worker as usize]);
+                program.add_flow(&attached, &flow).unwrap();
+                for queue in program.queues(QUEUES) {
+                    let frames = open_queue(&device, queue, Mode::Native);
+                    program.add_socket(&attached, queue, &frames).unwrap();
+                    sockets.push((queue, flow, frames));
+                }
+            }
+            sockets.sort_by_key(|&(queue, ..)| queue);
+            (host, sockets)
+        };
+        let (host, mut sockets) = there.run(set_up).unwrap();
+        assert_eq!(sockets.iter().map(|&(queue, ..)| queue).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        for worker in 0..WORKERS {
+            let headers = Headers::new(addresses, from[worker as usize], to);
+            for queue in 0..QUEUES {
+                let payload = [worker as u8, queue as u8, 7];
+                let sender = &mut senders[queue as usize];
+                let length = headers.frame_length(payload.len());
+                let written = sender.send(length, |frame| headers.write(frame, &payload)).unwrap();
+                assert!(written.is_some());
+                sender.hand_over().unwrap();
+                if queue % WORKERS == worker {
+                    let (_, flow, frames) = &mut sockets[queue as usize];
+                    let frame = next(frames);
+                    let (of, content) = Flow::of_frame(frames.bytes(&frame)).unwrap();
+                    assert_eq!((of, &frames.bytes(&frame)[content]), (*flow, &payload[..]));
+                    frames.give_back(frame);
+                } else {
+                    assert_eq!(receiver.recv(&mut buffer).unwrap(), 3);
+                    assert_eq!(buffer[..3], payload);
+                }
+            }
+        }
+        receiver.set_nonblocking(true).unwrap();
+        receiver.recv(&mut buffer).unwrap_err();
+        for (queue, _, frames) in &mut sockets {
+            assert!(frames.receive().is_none(), "queue {queue}");
+            assert_eq!(frames.statistics().unwrap().lost(), 0);
+        }
+        let has_program =
+            || there.run(|| xdp::device_of_address(to.ip()).unwrap().unwrap().has_program).unwrap();
+        assert!(has_program());
+        drop(host);
+        assert!(!has_program(), "it goes with the host, not with its sockets");
+    });
+}
+
+/// Keys among sockets of one device are none of another.
+#[test]
+fn devices_of_a_host_have_sockets_of_their_own() {
+    on_a_wire_with_queues("devices_of_a_host_have_sockets_of_their_own", 2, |_| {
+        let links = Links::here().unwrap();
+        links.add_veth_with_queues("c", "d", &NetNs::here().unwrap(), 2).unwrap();
+        let host = HostProgram::load(Mode::Generic, 1).unwrap();
+        let program = of_worker(&host, 0);
+        let device = |name: &str| {
+            let index = links.get(name).unwrap().index;
+            Device { index, name: name.to_owned(), mtu: 1500, ethernet: None, has_program: false }
+        };
+        let attached = |name: &str, queues| program.attach(&device(name), queues);
+        let firsts = ["a", "c", "a"].map(|name| attached(name, 2).unwrap().first());
+        assert_eq!(firsts, [0, 2, 0]);
+        let refused = attached("d", MOST_SOCKETS - 3).unwrap_err().to_string();
+        assert!(refused.contains("1025 receive queues, and 1024 are possible"), "{refused}");
+        assert_eq!(attached("d", MOST_SOCKETS - 4).unwrap().first(), 4);
+    });
+}
+
+/// Descriptors of the program are those of its maps, and not of another object.
+#[test]
+fn a_worker_without_maps_is_refused() {
+    on_a_wire("a_worker_without_maps_is_refused", |_| {
+        let host = HostProgram::load(Mode::Generic, 1).unwrap();
+        let [flows, _] = host.descriptors().map(|map| map.try_clone_to_owned().unwrap());
+        let refused = host.access(0).with([flows]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let no_map = || io::stderr().as_fd().try_clone_to_owned().unwrap();
+        host.access(0).with([no_map(), no_map()]).unwrap_err();
+    });
+}
+
+#[test]
+fn each_worker_needs_queues_of_its_own_and_memory_for_them() {
+    let ethernet = Some([2, 0, 0, 0, 0, 1]);
+    let device = Device { index: 5, name: "eth7".into(), mtu: 1500, ethernet, has_program: false };
+    let has = |receive, transmit| Some(Queues { receive, transmit });
+    let admit = |told, workers| admit_queues(&device, told, workers, u64::MAX);
+    assert_eq!(admit(has(4, 4), 4).ok(), has(4, 4));
+    assert_eq!(admit(has(64, 1), 1).ok(), has(64, 1));
+    assert_eq!(admit(None, 1).ok(), has(1, 1));
+    assert!(admit(None, 2).unwrap_err().contains("use --workers 1"));
+    let refused = admit(has(4, 2), 3).unwrap_err();
+    assert!(refused.contains("eth7 has 4 receive and 2 transmit queues"), "{refused}");
+    assert!(refused.contains("use --workers 2"), "{refused}");
+    // 2 * 8 MiB for workers, and 4 MiB for each of two queues more, of 2,048 bytes a frame.
+    const NEEDED: u64 = 24 << 20;
+    assert_eq!(admit_queues(&device, has(4, 4), 2, 2 * NEEDED).ok(), has(4, 4));
+    let refused = admit_queues(&device, has(4, 4), 2, 2 * NEEDED - 2).unwrap_err();
+    assert!(refused.contains("need 24 MiB"), "{refused}");
 }

@@ -47,8 +47,9 @@ use wirecost_program::step::{self, Group};
 pub use self::lone::Lone;
 use crate::broker::{Broker, Route, inbox};
 use crate::clients::Clients;
-use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
+use crate::engines::{self, Engine, Setup, Shared, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
+use crate::frames::HostProgram;
 use crate::permissions::{Partners, Permissions};
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, check_placement};
 use crate::tls::Credentials;
@@ -184,6 +185,8 @@ pub struct Load {
     engine: &'static dyn Engine,
     placement: Placement,
     handles: Handles,
+    /// What the workers use, which end first.
+    _shared: Shared,
     outlet: EventSender,
     events: Receiver<Event>,
     partners: Partners,
@@ -235,7 +238,8 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
     let engine = engines::find(plan.engine.as_str())
         .ok_or_else(|| LoadError::Plan(format!("this host has no engine {}", plan.engine)))?;
     let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
-    check_engine(plan, engine)?;
+    let placement = Placement::new(plan, engine, limit)?;
+    check_engine(plan, engine, placement.workers())?;
     connections::check(&plan.program)?;
     connections::check_sockets(&plan.program)?;
     Sources::find(plan, files)?;
@@ -249,15 +253,16 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
             });
         }
     }
-    Placement::new(plan, engine, limit).map(drop)
+    Ok(())
 }
 
 /// What an engine cannot do is said before anything is sent.
-fn check_engine(plan: &Plan, engine: &'static dyn Engine) -> Result<(), LoadError> {
-    let refused = engine.refuses(&plan.program);
-    let missing = || engine.lacks(plan, largest_message(&plan.program));
-    let unstamped = || engine.lacks_stamps().filter(|_| plan.receive_stamps);
-    match refused.or_else(|| unstamped().map(str::to_owned)).or_else(missing) {
+fn check_engine(plan: &Plan, engine: &'static dyn Engine, workers: u32) -> Result<(), LoadError> {
+    let Some(limits) = engine.limits() else { return Ok(()) };
+    let refused = (limits.refuses)(&plan.program);
+    let unstamped = || engine.lacks_stamps().filter(|_| plan.receive_stamps).map(str::to_owned);
+    let missing = || (limits.lacks)(plan, largest_message(&plan.program), workers);
+    match refused.or_else(unstamped).or_else(missing) {
         Some(reason) => Err(LoadError::Plan(format!("engine {}: {reason}", engine.name()))),
         None => Ok(()),
     }
@@ -304,11 +309,11 @@ impl Load {
     ) -> Result<(Load, Prepared), LoadError> {
         let files = &permissions.files;
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
-        check_engine(&plan, engine)?;
+        let placement = Placement::new(&plan, engine, limit)?;
+        check_engine(&plan, engine, placement.workers())?;
         connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
-        let placement = Placement::new(&plan, engine, limit)?;
         let mut warnings = placement.warnings();
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
@@ -334,6 +339,8 @@ impl Load {
         }));
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let patterns = shared_patterns(&plan, engine, &contents)?;
+        let shared_by_workers =
+            engine.share(placement.workers()).map_err(LoadError::system(engine.name()))?;
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -344,7 +351,7 @@ impl Load {
                 number,
                 &placement,
                 &common,
-                &services,
+                (&services, &shared_by_workers),
                 (patterns.clone(), contents.clone()),
                 (announce.clone(), outlet.clone()),
             )?;
@@ -399,6 +406,7 @@ impl Load {
             engine,
             placement,
             handles,
+            _shared: shared_by_workers,
             outlet,
             events,
             partners: permissions.partners,
@@ -789,7 +797,7 @@ fn start_worker(
     number: u32,
     placement: &Placement,
     common: &Common,
-    services: &Services,
+    (services, shared): (&Services, &Shared),
     (patterns, contents): (Option<Patterns>, Contents),
     (announce, outlet): (Sender<io::Result<Started>>, EventSender),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
@@ -814,8 +822,10 @@ fn start_worker(
         broker_end = Some(broker);
         worker_end = Some(worker);
     }
-    let (allowed, waits) =
-        (common.permissions.files.clone(), wake.iter().chain(&worker_end).count());
+    let access = shared.program.as_ref().map(|program| program.access(number));
+    let of_program = || shared.program.iter().flat_map(HostProgram::descriptors);
+    let (waits, maps) = (wake.iter().chain(&worker_end).count(), of_program().count());
+    let allowed = common.permissions.files.clone();
     let thread = move |kept: io::Result<Vec<OwnedFd>>| {
         let set_up = move || -> io::Result<_> {
             if let Some(cpu) = cpu {
@@ -823,9 +833,13 @@ fn start_worker(
             }
             thread::minimize_timer_slack();
             let mut kept = kept?;
+            let mut program = None;
             let wakers = match engine.shares_threads() {
                 true => {
-                    common.permissions.files = common.permissions.files.with(kept.split_off(waits));
+                    let files = kept.split_off(waits + maps);
+                    common.permissions.files = common.permissions.files.with(files);
+                    let maps = kept.split_off(waits);
+                    program = access.map(|access| access.with(maps)).transpose()?;
                     let mut kept = kept.into_iter();
                     kept.next().zip(kept.next()).map(|(wake, inbox)| Wakers { wake, inbox })
                 }
@@ -847,7 +861,7 @@ fn start_worker(
                 message,
                 wakers: wakers.as_ref(),
                 shares_cpus,
-                worker: number,
+                program,
                 second_cpu,
             })?;
             sockets.data.open_sinks(
@@ -876,7 +890,7 @@ fn start_worker(
         .stack_size(256 << 10);
     let thread = if engine.shares_threads() {
         let waits = wake.iter().chain(&worker_end).map(AsFd::as_fd);
-        let keep: Vec<_> = waits.chain(allowed.descriptors()).collect();
+        let keep: Vec<_> = waits.chain(of_program()).chain(allowed.descriptors()).collect();
         descriptors::spawn_with_own_table(builder, &keep, thread)
     } else {
         builder.spawn(move || thread(Ok(Vec::new())))

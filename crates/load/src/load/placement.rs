@@ -12,6 +12,7 @@ use super::LoadError;
 use super::services::{Strands, own_addresses_per_strand};
 use crate::broker::WorkerOf;
 use crate::engines::Engine;
+use crate::sockets::has_placement;
 
 /// Descriptors a worker leaves free of its limit: what is not a connection needs some, and a full
 /// table fails late and badly.
@@ -61,15 +62,9 @@ impl Placement {
         let (workers, forced) = if engine.shares_threads() {
             let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
             let fit = (cpus.len() / engine.cpus_per_worker()).max(1) as u32;
-            let most = engine.most_workers().unwrap_or(u32::MAX);
+            let most = engine.limits().map_or(u32::MAX, |limits| limits.default_workers);
             let wanted = plan.workers.unwrap_or(fit.min(most)).max(1);
             let workers = wanted.max(least).min(total.max(1));
-            if workers > most {
-                return Err(LoadError::Plan(format!(
-                    "engine {} has at most {most} worker on a host, and {workers} are wanted: use --workers {most}",
-                    engine.name()
-                )));
-            }
             (workers, least > wanted)
         } else if needed > per_worker {
             return Err(LoadError::Plan(format!(
@@ -87,16 +82,19 @@ impl Placement {
         let groups_count = groups.iter().map(|g| g.group + 1).max().unwrap_or(0);
         let mut before = vec![0u32; groups_count as usize];
         let mut sum = 0u32;
-        for &(group, count) in &strands {
-            before[group as usize] = sum;
+        for (of_group, &(group, count)) in groups.iter().zip(&strands) {
+            // Where a worker has receive queues of its own, that of a strand is the worker of its queue: the first strand of
+            // each group is placed at the first queue.
+            let by_queue = !engine.is_general() && is_placed(of_group);
+            before[group as usize] = if by_queue { 0 } else { sum };
             sum += count;
         }
         let worker_of = WorkerOf {
             before: Arc::from(before),
             workers: workers.max(1),
             // Where nobody asks for a pattern of workers, both ends of a flow may be on one CPU (ADR
-            // 0005), and to turn would part them.
-            turns: plan.workers.is_some() && plan.program.side == Side::Peer,
+            // 0005), and to turn would part them. So it would with receive queues of workers.
+            turns: plan.workers.is_some() && plan.program.side == Side::Peer && engine.is_general(),
         };
         let cpus_per_worker = engine.shares_threads().then(|| engine.cpus_per_worker());
         let connections = connections_of(groups);
@@ -170,6 +168,16 @@ impl Placement {
     }
 }
 
+/// Whether the queues of a group's strands are selected (`placement`).
+fn is_placed(group: &GroupProgram) -> bool {
+    group
+        .phases
+        .iter()
+        .flatten()
+        .flat_map(|phase| &phase.acts)
+        .any(|act| has_placement(&act.options))
+}
+
 /// Listeners of one strand's own, by group.
 fn listeners_per_strand(plan: &Plan, engine: &dyn Engine) -> BTreeMap<u32, u64> {
     let strands = Strands::of(plan);
@@ -204,9 +212,9 @@ mod tests {
         placement_of(side, workers, crate::engines::ALL[0])
     }
 
-    fn placement_of(side: Side, workers: Option<u32>, engine: &dyn Engine) -> Placement {
+    fn plan_of(side: Side, workers: Option<u32>) -> Plan {
         let group = GroupProgram { group: 0, name: String::new(), strands: 16, phases: Vec::new() };
-        let plan = Plan {
+        Plan {
             token: String::new(),
             seed: 0,
             host: 0,
@@ -221,8 +229,11 @@ mod tests {
             details: false,
             logged_operations: 0,
             receive_stamps: false,
-        };
-        Placement::new(&plan, engine, 20_000).expect("a plan that fits")
+        }
+    }
+
+    fn placement_of(side: Side, workers: Option<u32>, engine: &dyn Engine) -> Placement {
+        Placement::new(&plan_of(side, workers), engine, 20_000).expect("a plan that fits")
     }
 
     /// Pairs of the CPUs that the ends of a flow are on.
@@ -236,6 +247,65 @@ mod tests {
     fn both_ends_of_a_flow_are_on_one_cpu_unless_workers_are_asked_for() {
         assert_eq!(ends(None), (0..4).map(|cpu| (Some(cpu), Some(cpu))).collect());
         assert_eq!(ends(Some(4)).len(), 16);
+    }
+
+    /// Strand s of each group that is placed comes to queue s of the device, or s modulo their number, and a worker has
+    /// every n-th queue.
+    #[test]
+    fn a_placed_strand_is_of_the_worker_that_has_its_queue() {
+        let group = |group, strands, placement: Option<&str>| {
+            let mut options = wirecost_model::profile::Options::default();
+            if let Some(name) = placement {
+                let value = wirecost_model::profile::IoValue::Text(name.to_owned());
+                options.io.set("placement", value);
+            }
+            let connect = wirecost_model::program::HostFlowop {
+                flowop: 0,
+                kind: "connect".to_owned(),
+                options,
+                service: None,
+                most_open: 0,
+                at: Default::default(),
+            };
+            let phase = wirecost_model::program::PhaseProgram {
+                until: wirecost_model::profile::Until::Iterations(1),
+                arrivals: Default::default(),
+                acts: vec![connect],
+                order: Vec::new(),
+            };
+            GroupProgram { group, name: String::new(), strands, phases: vec![Some(phase)] }
+        };
+        let groups = [group(0, 3, None), group(1, 5, Some("even")), group(2, 2, Some("random"))];
+        let of = |engine, side| {
+            let engine = crate::engines::find(engine).expect("an engine");
+            let mut plan = plan_of(side, Some(2));
+            plan.program.groups = groups.to_vec();
+            Placement::new(&plan, engine, 20_000).expect("a plan that fits")
+        };
+        for side in [Side::Master, Side::Peer] {
+            let placement = of("af_xdp", side);
+            assert_eq!(placement.workers(), 2);
+            let workers = |group, strands| {
+                let worker = |strand| placement.worker_of().strand(group, strand);
+                (0..strands).map(worker).collect::<Vec<_>>()
+            };
+            assert_eq!(workers(0, 3), [0, 1, 0]);
+            assert_eq!(workers(1, 5), [0, 1, 0, 1, 0], "from queue 0 on");
+            assert_eq!(workers(2, 2), [0, 1], "the eight before it are of any queue");
+            let own = |worker| placement.strands(worker).collect::<Vec<_>>();
+            assert_eq!(own(1), [(0, 1), (1, 1), (1, 3), (2, 1)]);
+        }
+        let turned = of("epoll", Side::Peer).worker_of();
+        assert_eq!([3, 4].map(|strand| turned.strand(0, strand)), [0, 0]);
+    }
+
+    #[test]
+    fn a_host_of_frames_has_one_worker_unless_more_are_asked_for() {
+        for engine in ["af_xdp", "af_xdp_native"] {
+            let engine = crate::engines::find(engine).expect("an engine");
+            let workers = |wanted| placement_of(Side::Peer, wanted, engine).workers();
+            assert_eq!([None, Some(1), Some(3)].map(workers), [1, 1, 3]);
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) use self::data::late_greeting;
 pub(crate) use self::files::SourceFiles;
 pub(crate) use self::mailbox::{Arrival, Mailbox};
 pub(crate) use self::opening::{OwnService, transport};
-pub(crate) use self::source_ports::check as check_placement;
+pub(crate) use self::source_ports::{check as check_placement, has_placement};
 pub(crate) use self::token::{Token, Trigger, register};
 
 /// An open or opening connection.

@@ -24,6 +24,11 @@ fn placement(options: &Options) -> Option<Placement> {
     }
 }
 
+/// Whether the queue of a connection is selected.
+pub(crate) fn has_placement(options: &Options) -> bool {
+    placement(options).is_some()
+}
+
 /// Where the packets of one strand are to go.
 pub(super) struct Destination {
     spread: Spread,

@@ -74,7 +74,8 @@ impl Problem for FramesBypassed {
 
     fn message(&self) -> String {
         format!(
-            "{}: they arrived at other queues than 0 (use placement=all-on-one, or ethtool -L DEVICE combined 1) or as connections opened",
+            "{}: they arrived at queues of other workers than their connections' (use --workers 1, or --placement even with a number of \
+             workers that divides that of queues) or as connections opened",
             self.brief()
         )
     }
