@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{SockAddr, SockAddrStorage};
+use wirecost_model::clock::Nanos;
 
 use crate::raw_option::SocketOption;
 use crate::receive_stamps::{ControlBuffer, Stamp};
@@ -13,20 +14,36 @@ use crate::receive_stamps::{ControlBuffer, Stamp};
 // <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/udp.h#L32>
 const UDP_SEGMENT: libc::c_int = 103;
 pub(crate) const UDP_GRO: libc::c_int = 104;
+/// Also the type of the control message with the time.
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/asm-generic/socket.h#L97>
+const SO_TXTIME: libc::c_int = 61;
 
 /// Messages of one call at most; the kernel takes no more (UIO_MAXIOV).
 pub const MAX_MESSAGES: usize = 1024;
 /// Datagrams that the kernel cuts one message into at most (UDP_MAX_SEGMENTS, 64 before Linux 6.9).
 pub const MAX_SEGMENTS: u64 = 64;
 
-/// A control message of one number; the size of a datagram in both directions.
+/// A control message of one number: the size of a datagram in both directions, or its departure time.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Control {
+pub(crate) struct Control {
     length: usize,
     level: libc::c_int,
     kind: libc::c_int,
     value: [u8; 8],
+}
+
+impl Control {
+    fn segment(bytes: u16) -> Self {
+        let mut value = [0; 8];
+        value[..2].copy_from_slice(&bytes.to_ne_bytes());
+        Self { length: HEADER + size_of::<u16>(), level: libc::SOL_UDP, kind: UDP_SEGMENT, value }
+    }
+
+    pub(crate) fn departure(at: Nanos) -> Self {
+        let (length, value) = (HEADER + size_of::<Nanos>(), at.to_ne_bytes());
+        Self { length, level: libc::SOL_SOCKET, kind: SO_TXTIME, value }
+    }
 }
 
 /// Bytes of a control message before its value.
@@ -70,6 +87,19 @@ pub fn enable_gro(socket: impl AsFd) -> io::Result<()> {
     JOIN.set(socket, &1)
 }
 
+/// Lets messages of a socket have departure times of CLOCK_MONOTONIC, as the queueing discipline fq compares them. Those
+/// of other clocks take CAP_NET_ADMIN.
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c#L1484>
+///
+/// # Errors
+/// Those of setsockopt(2); kernels before 4.19 do not have it.
+pub fn enable_departure_times(socket: impl AsFd) -> io::Result<()> {
+    // SAFETY: `struct sock_txtime`, the number of a clock and flags.
+    const TXTIME: SocketOption<[libc::c_int; 2]> =
+        unsafe { SocketOption::new(libc::SOL_SOCKET, SO_TXTIME) };
+    TXTIME.set(socket, &[libc::CLOCK_MONOTONIC, 0])
+}
+
 /// The headers that a call needs, kept from call to call.
 #[derive(Default)]
 pub struct Calls {
@@ -101,33 +131,25 @@ impl Calls {
         lengths: impl Iterator<Item = usize>,
         segment: Option<u16>,
     ) -> io::Result<usize> {
-        self.clear();
-        let mut rest = bytes;
-        for length in lengths.take(MAX_MESSAGES) {
-            let Some(piece) = rest.split_off(..length) else { break };
-            let base = piece.as_ptr().cast_mut().cast();
-            self.pieces.push(libc::iovec { iov_base: base, iov_len: length });
-        }
-        if let Some(segment) = segment {
-            let mut value = [0; 8];
-            value[..2].copy_from_slice(&segment.to_ne_bytes());
-            let length = HEADER + size_of::<u16>();
-            self.controls.push(Control { length, level: libc::SOL_UDP, kind: UDP_SEGMENT, value });
-        }
-        // The same for all: the kernel only reads it.
-        let control = self.controls.first_mut().map(|control| &raw mut *control);
-        for piece in &mut self.pieces {
-            let mut header = empty_header();
-            header.msg_hdr.msg_iov = piece;
-            header.msg_hdr.msg_iovlen = 1;
-            if let Some(control) = control {
-                header.msg_hdr.msg_control = control.cast();
-                header.msg_hdr.msg_controllen = size_of::<Control>();
-            }
-            self.headers.push(header);
-        }
-        // SAFETY: each header points to one piece of `bytes` and to at most one control message; all
-        // of them outlive the call, and the kernel reads what it sends.
+        self.send_at(socket, bytes, lengths, segment, None)
+    }
+
+    /// The same of messages with departure times, where there are any: `departure` tells when a message is to leave the
+    /// host, see [`enable_departure_times`].
+    ///
+    /// # Errors
+    /// The same; `EINVAL` for departure times that are not enabled.
+    pub fn send_at(
+        &mut self,
+        socket: impl AsFd,
+        bytes: &[u8],
+        lengths: impl Iterator<Item = usize>,
+        segment: Option<u16>,
+        departure: Option<&dyn Fn(usize) -> Nanos>,
+    ) -> io::Result<usize> {
+        self.lay_out(bytes, lengths, segment, departure);
+        // SAFETY: each header points to one piece of `bytes` and to at most its control messages; all of them outlive
+        // the call, and the kernel reads what it sends.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_fd().as_raw_fd(),
@@ -137,6 +159,43 @@ impl Calls {
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Makes the headers of messages that are to be sent.
+    fn lay_out(
+        &mut self,
+        bytes: &[u8],
+        lengths: impl Iterator<Item = usize>,
+        segment: Option<u16>,
+        departure: Option<&dyn Fn(usize) -> Nanos>,
+    ) {
+        self.clear();
+        let mut rest = bytes;
+        for length in lengths.take(MAX_MESSAGES) {
+            let Some(piece) = rest.split_off(..length) else { break };
+            let base = piece.as_ptr().cast_mut().cast();
+            self.pieces.push(libc::iovec { iov_base: base, iov_len: length });
+        }
+        // The same for all where none has a time: the kernel only reads it.
+        let sets = if departure.is_some() { self.pieces.len() } else { 1 };
+        for message in 0..sets {
+            self.controls.extend(segment.map(Control::segment));
+            self.controls.extend(departure.map(|departure| Control::departure(departure(message))));
+        }
+        let each = self.controls.len() / sets.max(1);
+        let own = if departure.is_some() { each } else { 0 };
+        for (message, piece) in self.pieces.iter_mut().enumerate() {
+            let mut header = empty_header();
+            header.msg_hdr.msg_iov = piece;
+            header.msg_hdr.msg_iovlen = 1;
+            if each > 0
+                && let Some(controls) = self.controls.get_mut(message * own..message * own + each)
+            {
+                header.msg_hdr.msg_control = controls.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = size_of_val(controls);
+            }
+            self.headers.push(header);
+        }
     }
 
     /// The same as [`Calls::receive`] on a socket that several others send to. Their addresses come one for each
@@ -395,6 +454,64 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         panic!("nothing was stamped in 5 s");
+    }
+
+    /// The control messages of a call, as the kernel would go through them (cmsg(3)).
+    fn controls(calls: &Calls) -> Vec<Vec<(i32, i32, Vec<u8>)>> {
+        let of_message = |header: &libc::mmsghdr| {
+            let mut found = Vec::new();
+            let header = &raw const header.msg_hdr;
+            // SAFETY: the header and what it points to are those of `calls`, which outlive this.
+            let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
+            while !control.is_null() {
+                // SAFETY: a control message within what the header names, by the macros of the C library.
+                let (of, value) = unsafe {
+                    let length = (*control).cmsg_len - libc::CMSG_LEN(0) as usize;
+                    let value = std::slice::from_raw_parts(libc::CMSG_DATA(control), length);
+                    ((*control).cmsg_level, value.to_vec())
+                };
+                // SAFETY: as above.
+                found.push((of, unsafe { (*control).cmsg_type }, value));
+                // SAFETY: as above.
+                control = unsafe { libc::CMSG_NXTHDR(header, control) };
+            }
+            found
+        };
+        calls.headers.iter().map(of_message).collect()
+    }
+
+    #[test]
+    fn each_message_has_its_departure_time_and_all_the_size_of_a_segment() {
+        let bytes = [0; 60];
+        let at = |message: usize| 1_000_000_007 * (message as Nanos + 1);
+        let time = |message| (libc::SOL_SOCKET, SO_TXTIME, at(message).to_ne_bytes().to_vec());
+        let size = || (libc::SOL_UDP, UDP_SEGMENT, 10u16.to_ne_bytes().to_vec());
+        let lengths = || [20, 30, 10].into_iter();
+        let mut calls = Calls::default();
+        calls.lay_out(&bytes, lengths(), Some(10), Some(&at));
+        let expected: Vec<_> = (0..3).map(|message| vec![size(), time(message)]).collect();
+        assert_eq!(controls(&calls), expected);
+        calls.lay_out(&bytes, lengths(), None, Some(&at));
+        assert_eq!(controls(&calls), [vec![time(0)], vec![time(1)], vec![time(2)]]);
+        calls.lay_out(&bytes, lengths(), Some(10), None);
+        assert_eq!(controls(&calls), [(); 3].map(|()| vec![size()]));
+        calls.lay_out(&bytes, lengths(), None, None);
+        assert_eq!(controls(&calls), [(); 3].map(|()| vec![]));
+    }
+
+    /// The kernel takes the control messages, and only where the socket allows them.
+    #[test]
+    fn departure_times_take_an_option_of_the_socket() {
+        let (sender, receiver) = pair();
+        let mut calls = Calls::default();
+        let mut send =
+            |segment| calls.send_at(&sender, &[7; 40], [20, 20].into_iter(), segment, Some(&|_| 1));
+        assert_eq!(send(None).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        enable_departure_times(&sender).unwrap();
+        assert_eq!((send(None).unwrap(), send(Some(10)).unwrap()), (2, 2));
+        let mut one = [0; 50];
+        let lengths = [(); 6].map(|()| receiver.recv(&mut one).unwrap());
+        assert_eq!(lengths, [20, 20, 10, 10, 10, 10]);
     }
 
     #[test]

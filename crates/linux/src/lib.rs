@@ -9,6 +9,7 @@ pub mod confine;
 pub mod conntrack;
 pub mod cpu_list;
 pub mod datagrams;
+pub mod departure_times;
 pub mod descriptors;
 pub mod environment;
 pub mod ethtool;

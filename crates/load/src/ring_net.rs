@@ -21,7 +21,7 @@ use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 use wirecost_program::strand::TURN_BYTES;
 
 use crate::engines::io_uring::GATHERING;
-use crate::sockets::{Socket, Sockets, Token, late_greeting};
+use crate::sockets::{Socket, Sockets, Token, allow_departures, late_greeting};
 use crate::worker::SocketNet;
 
 /// What a datagram takes of a receive buffer, at most: its memory is rounded up to a power of two.
@@ -259,6 +259,10 @@ impl Net for RingNet {
 
     const DEFERS: bool = true;
 
+    fn has_begun_to_send(&self, key: &Key) -> bool {
+        !self.ring.get(key).plain
+    }
+
     #[inline]
     fn now(&mut self) -> Nanos {
         self.sockets.now()
@@ -389,6 +393,16 @@ impl Net for RingNet {
     }
 
     fn send_batch(&mut self, key: &Key, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
+        let RingSocket { socket, plain, .. } = self.ring.get(key);
+        if let ([_], Some(departures), false) = (datagrams.lengths, datagrams.departures, *plain) {
+            allow_departures(socket)?;
+            let sent = self.ring.send_at(key, datagrams.bytes, departures.at(0));
+            self.note_given(key, &sent, datagrams.bytes.len() as u64);
+            sent?;
+            self.sockets.data.io.send_calls += 1;
+            self.sockets.data.io.sent_datagrams += 1;
+            return Ok(1);
+        }
         self.make_plain(key)?;
         self.sockets.send_batch(&self.ring.get(key).socket, datagrams)
     }

@@ -108,6 +108,8 @@ impl<'a> Choices<'a> {
                 Call::Segments => choices.segments = number,
                 Call::Join => choices.joined = true,
                 Call::Messages => choices.messages = number,
+                // Only of what begins a transaction: see `step::compile`.
+                Call::Departure => {}
                 Call::Discard => choices.discard = true,
                 Call::Splice => choices.splice = true,
                 Call::Sink => {
@@ -229,7 +231,8 @@ pub fn settings(program: &Program) -> BTreeSet<EffectiveSetting> {
     let mut settings = BTreeSet::new();
     for group in &program.groups {
         let protocols = crate::step::connection_protocols(group);
-        for act in group.phases.iter().flatten().flat_map(|phase| &phase.acts) {
+        let phases = group.phases.iter().flatten();
+        for (place, act) in phases.flat_map(|phase| phase.acts.iter().enumerate()) {
             let moves = match flowops::find(&act.kind).map(|flowop| flowop.action()) {
                 Some(Action::Send(_)) => TransferKind::Send,
                 // The file is known to its sender, and how it is sent is the sender's way.
@@ -239,9 +242,13 @@ pub fn settings(program: &Program) -> BTreeSet<EffectiveSetting> {
             };
             let protocol = protocols.get(&act.options.conn.first).copied();
             for (option, value) in io_options::set_in(&act.options.io) {
-                if matches!(option.effect(), Effect::Call(_, of) if of.contains(&moves))
-                    && option.fits(protocol)
-                {
+                let acts = match option.effect() {
+                    // An answer leaves when its request has come.
+                    Effect::Call(Call::Departure, of) => place == 0 && of.contains(&moves),
+                    Effect::Call(_, of) => of.contains(&moves),
+                    _ => false,
+                };
+                if acts && option.fits(protocol) {
                     let value = language::requested(value);
                     let (requested, effective) = (value.clone(), value);
                     settings.insert(EffectiveSetting { name: option.name(), requested, effective });

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use wirecost_model::clock::Nanos;
 use wirecost_model::profile::Payload;
 
+use crate::departures::Departures;
 use crate::draw;
 
 /// Bytes at the front of a numbered message.
@@ -59,6 +60,28 @@ pub struct DatagramBatch<'a> {
     pub lengths: &'a [usize],
     /// So many at a time are one message, which the kernel cuts apart.
     pub segments: usize,
+    /// When each message is to leave this host; none: at once.
+    pub departures: Option<Departures>,
+}
+
+/// What stands at the front of the datagrams of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamps {
+    /// Number of the first one.
+    pub first: u64,
+    /// When they are sent, unless each has a time of its own.
+    pub now: Nanos,
+    pub departures: Option<Departures>,
+    /// The instant that times count from.
+    pub origin: Nanos,
+}
+
+impl Stamps {
+    /// When a message of the call is sent, from the origin.
+    fn sent_at(&self, message: usize) -> Nanos {
+        let at = self.departures.map_or(self.now, |departures| departures.at(message));
+        at.wrapping_sub(self.origin)
+    }
 }
 
 impl DatagramBatch<'_> {
@@ -94,12 +117,12 @@ impl Patterns {
             .map(|each| Self { each, last: LastBatch::default() })
     }
 
-    /// Datagrams of these lengths, numbered from `first` on, and sent at this time.
+    /// Datagrams of these lengths, with what stands at their fronts.
     pub fn batch(
         &mut self,
         payload: u32,
         lengths: impl Iterator<Item = usize>,
-        (first, at): (u64, Nanos),
+        stamps: Stamps,
         segments: usize,
     ) -> DatagramBatch<'_> {
         let LastBatch { payload: before, lengths: of_before, wanted, bytes } = &mut self.last;
@@ -116,13 +139,14 @@ impl Patterns {
             }
         }
         let mut rest = &mut bytes[..];
-        for (number, &length) in (first..).zip(wanted.iter()) {
+        for (place, (number, &length)) in (stamps.first..).zip(wanted.iter()).enumerate() {
             let (datagram, behind) = rest.split_at_mut(length);
             let width = length.min(DATAGRAM_STAMP);
+            let at = stamps.sent_at(place / segments.max(1));
             datagram[..width].copy_from_slice(&stamp(number, at)[..width]);
             rest = behind;
         }
-        DatagramBatch { bytes, lengths: wanted, segments }
+        DatagramBatch { bytes, lengths: wanted, segments, departures: stamps.departures }
     }
 
     /// Gets ready to number messages of a payload, which takes memory.
@@ -310,7 +334,8 @@ mod tests {
         ) {
             let mut sender = Patterns::new(&[Payload::Random], 100, 5, &Contents::new()).unwrap();
             for (lengths, first) in bursts {
-                let batch = sender.batch(0, lengths.iter().copied(), (first, time), 2);
+                let stamps = Stamps { first, now: time, departures: None, origin: 0 };
+                let batch = sender.batch(0, lengths.iter().copied(), stamps, 2);
                 prop_assert_eq!(batch.messages().sum::<usize>(), lengths.iter().sum::<usize>());
                 prop_assert_eq!(batch.datagrams(usize::MAX / 2), lengths.len());
                 let bytes = batch.bytes.to_vec();
@@ -337,6 +362,18 @@ mod tests {
             datagram[..8].copy_from_slice(&number.to_le_bytes());
             prop_assert_eq!(ahead(&datagram[..width], expected), by);
         }
+    }
+
+    #[test]
+    fn datagrams_of_one_message_say_when_it_leaves() {
+        let mut sender = Patterns::new(&[Payload::Zero], 100, 5, &Contents::new()).unwrap();
+        let departures = Some(Departures::new((1000, 300), (1, 3), 1150));
+        let stamps = Stamps { first: 7, now: 1150, departures, origin: 100 };
+        let batch = sender.batch(0, [20; 3].into_iter(), stamps, 2);
+        let told: Vec<_> = batch.bytes.chunks(20).map(|one| sent_at(one).unwrap()).collect();
+        assert_eq!(told, [1050, 1050, 1100]);
+        let leave: Vec<_> = (0..2).map(|message| batch.departures.unwrap().at(message)).collect();
+        assert_eq!((batch.messages().count(), leave), (2, vec![1150, 1200]));
     }
 
     #[test]

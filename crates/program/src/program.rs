@@ -19,7 +19,7 @@ use wirecost_profile::io_options::{self, Effect};
 use wirecost_profile::open_connections::OpenConnections;
 use wirecost_profile::protocols;
 
-use crate::{openers, outstanding, served};
+use crate::{departures, openers, outstanding, served};
 
 /// Why a profile cannot be run, and where it says so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +99,7 @@ impl Compiler {
             self.errors.extend(served::check(group));
         }
         self.errors.extend(outstanding::check(group, |flowop| by_datagrams(group, flowop)));
+        self.errors.extend(departures::check(group, |flowop| by_datagrams(group, flowop)));
         let open = OpenConnections::of(group);
         let mut of_conn: BTreeMap<u32, u32> = BTreeMap::new();
         let mut programs: Vec<Vec<Option<PhaseProgram>>> = vec![Vec::new(); hosts];

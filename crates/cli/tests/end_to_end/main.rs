@@ -22,6 +22,7 @@ mod connections;
 mod crypto;
 mod datagrams;
 mod dead_time;
+mod departures;
 mod doctor;
 mod document;
 mod frames;

@@ -7,6 +7,7 @@ use io_uring::types::Fd;
 use rustix::io::Errno;
 
 use super::Kind;
+use super::departure::Departing;
 use super::repeat::Header;
 
 /// How the kernel is asked to receive.
@@ -144,6 +145,8 @@ pub(super) struct Link<S> {
     pub(super) sending: Sending,
     /// Of the last send of several messages. Its address must not change while `sending` is underway.
     pub(super) header: Option<Box<Header>>,
+    /// The same of the last datagram with a departure time.
+    pub(super) departing: Option<Box<Departing>>,
     /// What is being sent, where it is not shared. It must not change while `sending` is underway; when
     /// such a send is completed, the kernel has let go of it.
     pub(super) copy: Vec<u8>,
@@ -173,6 +176,7 @@ impl<S> Link<S> {
             ended: None,
             sending: Sending::Idle,
             header: None,
+            departing: None,
             copy: Vec::new(),
             polled: [false; 2],
         }

@@ -9,7 +9,8 @@
 //!   the next call.
 //! - It sends from memory that the ring shares and nobody can change ([`Ring::hold`]), or from a copy
 //!   that stays in the connection's `Link`. Where one operation sends a message several times, what names
-//!   the pieces to the kernel belongs to the ring and the link too (see `repeat`). Without a copy in the kernel it sends from shared memory only:
+//!   the pieces to the kernel belongs to the ring and the link too (see `repeat`), as does the departure time of a datagram
+//!   (`departure`). Without a copy in the kernel it sends from shared memory only:
 //!   of such a send the kernel lets go after its completion, and shared memory stays as long as the ring.
 //! - A socket that is given to the ring stays open until the kernel owes no completion for it: only
 //!   then its link, with the descriptor and the copy, is let go.
@@ -18,6 +19,7 @@
 //!
 //! A ring belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER), and is not `Send`.
 
+mod departure;
 mod link;
 mod napi;
 mod pool;
@@ -34,6 +36,7 @@ use std::time::{Duration, Instant};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
+use wirecost_model::clock::Nanos;
 
 use link::{Link, Pieces, Receiving, Sending};
 use pool::Pool;
@@ -131,6 +134,8 @@ enum How {
     ZeroCopy,
     /// So many times over.
     Repeated(usize),
+    /// With the time at which it is to leave the host.
+    At(Nanos),
 }
 
 /// What a completion is about: upper half of its 64 bits; the lower is the place of link or watch.
@@ -476,6 +481,15 @@ impl<S: AsFd> Ring<S> {
         self.send_from(key, bytes, How::ZeroCopy)
     }
 
+    /// As [`Ring::send`] of a datagram that is to leave the host at this instant, which its socket must allow
+    /// ([`crate::datagrams::enable_departure_times`]).
+    ///
+    /// # Errors
+    /// Those of [`Ring::send`].
+    pub fn send_at(&mut self, key: &Key, bytes: &[u8], at: Nanos) -> io::Result<usize> {
+        self.send_from(key, bytes, How::At(at))
+    }
+
     /// Times that one [`Ring::send_times`] sends a message at most.
     pub const TIMES: usize = repeat::MOST;
 
@@ -544,6 +558,11 @@ impl<S: AsFd> Ring<S> {
                 None => copied(libc::MSG_NOSIGNAL),
             },
             How::First => copied(libc::MSG_NOSIGNAL | libc::MSG_MORE),
+            How::At(at) => {
+                let departing = link.departing.get_or_insert_default();
+                let message = departing.name(from, bytes.len(), at);
+                opcode::SendMsg::new(fd, message).flags(libc::MSG_NOSIGNAL as u32).build()
+            }
             How::ZeroCopy => opcode::SendZc::new(fd, from, length)
                 .flags(libc::MSG_NOSIGNAL)
                 .zc_flags(REPORT_USAGE)

@@ -1,4 +1,5 @@
 use std::io::{ErrorKind, Read, Write};
+use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use super::*;
@@ -42,6 +43,31 @@ with_and_without_poller! {
     a_ring_that_is_dropped_lets_go_of_all: 4;
     a_socket_can_be_changed_or_it_is_told_when: 4;
     more_operations_than_entries_are_all_done: 16;
+    a_departure_time_reaches_the_kernel_with_its_datagram: 4;
+}
+
+/// The kernel refuses a departure time of a socket that does not allow them, so it has read the control message.
+fn a_departure_time_reaches_the_kernel_with_its_datagram(mut ring: Ring<UdpSocket>) {
+    let [here, there] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    here.connect(there.local_addr().unwrap()).unwrap();
+    let key = ring.insert(here, 1, true);
+    let send = |ring: &mut Ring<UdpSocket>, number: u64, at| {
+        let bytes = [number.to_le_bytes(), [7; 8]].concat();
+        loop {
+            match ring.send_at(&key, &bytes, at) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(happen(ring)),
+                done => return done.map_err(|error| error.raw_os_error()),
+            }
+        }
+    };
+    assert_eq!(send(&mut ring, 1, 1), Err(Some(libc::EINVAL)));
+    crate::datagrams::enable_departure_times(ring.get(&Key(0))).unwrap();
+    for number in 2..5 {
+        assert_eq!(send(&mut ring, number, number), Ok(16));
+        let mut got = [0; 20];
+        assert_eq!(there.recv(&mut got).unwrap(), 16);
+        assert_eq!(got[..8], number.to_le_bytes());
+    }
 }
 
 /// A connection of the ring with this token, and its other end.

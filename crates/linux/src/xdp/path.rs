@@ -1,20 +1,19 @@
 //! The device and the hardware addresses by which this host reaches another, by route netlink (rtnetlink(7)).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::netlink::{NLM_F_DUMP, NLM_F_REQUEST, Netlink, attribute, message, u32_at, with_header};
+use crate::netlink::{NLM_F_DUMP, NLM_F_REQUEST, Netlink, attribute, message, u32_at};
+use crate::route::{ip, next_hop, octets};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETADDR: u16 = 22;
-const RTM_GETROUTE: u16 = 26;
 const RTM_GETNEIGH: u16 = 30;
 
-/// Of `struct ifinfomsg`, `struct ifaddrmsg`, `struct rtmsg` and `struct ndmsg`.
+/// Of `struct ifinfomsg`, `struct ifaddrmsg` and `struct ndmsg`.
 const LINK: usize = 16;
 const ADDRESS: usize = 8;
-const ROUTE: usize = 12;
 const NEIGHBOUR: usize = 12;
 
 const IFLA_ADDRESS: u16 = 1;
@@ -24,11 +23,6 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
-const RTA_DST: u16 = 1;
-const RTA_SRC: u16 = 2;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_VIA: u16 = 18;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 
@@ -70,7 +64,7 @@ pub struct Path {
 /// `Unsupported` where the route does not lead through an Ethernet device; `HostUnreachable` where no neighbour answers.
 pub fn path(from: IpAddr, to: IpAddr) -> io::Result<Path> {
     let netlink = Netlink::route()?;
-    let (index, next) = route(&netlink, from, to)?;
+    let (index, next) = next_hop(&netlink, Some(from), to)?;
     let device = device(&netlink, index)?;
     if device.ethernet.is_none() {
         let message = format!("{to} is reached by {}, which has no Ethernet frames", device.name);
@@ -115,40 +109,6 @@ pub fn device_of_address(wanted: IpAddr) -> io::Result<Option<Device>> {
         }
     }
     index.map(|index| device(&netlink, index)).transpose()
-}
-
-fn octets(address: IpAddr) -> (u8, Vec<u8>) {
-    match address {
-        IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
-        IpAddr::V6(address) => (libc::AF_INET6 as u8, address.octets().to_vec()),
-    }
-}
-
-fn ip(octets: &[u8]) -> Option<IpAddr> {
-    if let Ok(octets) = <[u8; 4]>::try_from(octets) {
-        return Some(Ipv4Addr::from(octets).into());
-    }
-    <[u8; 16]>::try_from(octets).ok().map(|octets| Ipv6Addr::from(octets).into())
-}
-
-/// Index of the device of a route, and the address that its frames go to.
-fn route(netlink: &Netlink, from: IpAddr, to: IpAddr) -> io::Result<(u32, IpAddr)> {
-    let ((family, destination), (_, source)) = (octets(to), octets(from));
-    let bits = destination.len() as u8 * 8;
-    let mut body = vec![family, bits, bits, 0];
-    body.resize(ROUTE, 0);
-    body.extend(with_header(RTA_DST, &destination));
-    body.extend(with_header(RTA_SRC, &source));
-    let mut found = None;
-    netlink.ask(&message(RTM_GETROUTE, NLM_F_REQUEST, &body), |body| {
-        let attributes = body.get(ROUTE..).unwrap_or_default();
-        // A gateway of the other family has its family in front (`struct rtvia`).
-        let via = attribute(attributes, RTA_VIA).and_then(|via| ip(via.get(2..)?));
-        let gateway = attribute(attributes, RTA_GATEWAY).and_then(ip).or(via);
-        let device = attribute(attributes, RTA_OIF).and_then(|index| u32_at(index, 0));
-        found = device.map(|device| (device, gateway.unwrap_or(to)));
-    })?;
-    found.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
 fn device(netlink: &Netlink, index: u32) -> io::Result<Device> {
@@ -200,6 +160,8 @@ fn neighbour(netlink: &Netlink, device: u32, wanted: IpAddr) -> io::Result<Optio
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]

@@ -2,6 +2,7 @@
 //! phase. An agent owns one and only passes messages on.
 
 mod connections;
+mod departures;
 mod lone;
 mod placement;
 mod quiet;
@@ -437,6 +438,7 @@ impl Load {
         let groups =
             step::compile(&self.plan.program, self.plan.seed, &files).map_err(LoadError::Plan)?;
         check_placement(&groups, &endpoints).map_err(LoadError::Plan)?;
+        self.warnings.extend(departures::check(&groups, self.plan.host, &endpoints)?);
         let phases = groups.iter().map(|group| group.rows.len()).max().unwrap_or_default();
         self.rows = (0..phases)
             .map(|phase| {

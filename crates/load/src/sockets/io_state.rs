@@ -11,7 +11,7 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_linux::datagrams::{self, Message};
 use wirecost_linux::receive_stamps::Stamp;
 use wirecost_linux::{sockopt, zerocopy};
-use wirecost_model::clock::Clock;
+use wirecost_model::clock::{Clock, Nanos};
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::calls::Receives;
 use wirecost_program::hello;
@@ -40,6 +40,8 @@ struct Used {
     pending: Cell<u64>,
     /// In [`RecvBatches`].
     place: Cell<Option<usize>>,
+    /// Whether its messages may have departure times.
+    departs: Cell<bool>,
     /// In [`DataPath::served`].
     served: Cell<Option<usize>>,
 }
@@ -221,7 +223,13 @@ impl DataPath {
         let first = datagrams.lengths.first().copied().unwrap_or(0);
         let segment = (datagrams.segments > 1).then_some(first as u16);
         let messages = datagrams.messages();
-        let sent = self.calls.send(&socket.fd, datagrams.bytes, messages, segment)?;
+        let departures = datagrams.departures;
+        if departures.is_some() {
+            allow_departures(socket)?;
+        }
+        let at = departures.map(|departures| move |message| departures.at(message));
+        let at = at.as_ref().map(|at| at as &dyn Fn(usize) -> Nanos);
+        let sent = self.calls.send_at(&socket.fd, datagrams.bytes, messages, segment, at)?;
         let sent = datagrams.datagrams(sent);
         self.io.send_calls += 1;
         self.io.sent_datagrams += sent as u64;
@@ -351,6 +359,20 @@ impl DataPath {
         self.io.discarded_bytes += dropped as u64;
         Ok(dropped)
     }
+}
+
+/// Lets messages of a socket have departure times.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub(crate) fn allow_departures(socket: &Socket) -> io::Result<()> {
+    let used = socket.io.get();
+    if !used.departs.get() {
+        datagrams::enable_departure_times(&socket.fd)
+            .map_err(|error| io::Error::new(error.kind(), format!("txtime: {error}")))?;
+        used.departs.set(true);
+    }
+    Ok(())
 }
 
 fn is_no_room(result: &io::Result<usize>) -> bool {

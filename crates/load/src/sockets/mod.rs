@@ -46,6 +46,7 @@ use crate::transports::Transport;
 
 pub(crate) use self::data::late_greeting;
 pub(crate) use self::files::SourceFiles;
+pub(crate) use self::io_state::allow_departures;
 pub(crate) use self::mailbox::{Arrival, Mailbox};
 pub(crate) use self::opening::{OwnService, transport};
 pub(crate) use self::source_ports::{check as check_placement, has_placement};

@@ -78,6 +78,8 @@ warnings! {
     ClockSettingsChanged,
     DatagramsLost,
     DeadTime,
+    DepartureQueueShort,
+    DepartureTimesUnknown,
     DeviceSettingsChanged,
     Discarded,
     EmulatedCpu,

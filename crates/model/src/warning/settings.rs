@@ -142,6 +142,74 @@ impl Problem for NoEffect {
     }
 }
 
+/// A queueing discipline that holds packets back until their departure times has room for fewer than there may be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DepartureQueueShort {
+    pub host: String,
+    pub device: String,
+    /// Packets of each socket that it holds, and that may wait.
+    pub limit: u64,
+    pub most: u64,
+}
+
+impl Problem for DepartureQueueShort {
+    fn code(&self) -> &'static str {
+        "departure-queue-short"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { device, limit, most, .. } = self;
+        format!(
+            "{}: use a shorter txtime or a smaller batch, or `tc qdisc replace dev {device} root fq limit {} flow_limit {}`",
+            self.brief(),
+            (100 * most).max(10_000),
+            most.max(limit),
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, device, limit, most } = self;
+        format!(
+            "fq on {device} of {host} drops packets if more than {limit} of a socket wait for their departure time, \
+             and {most} may"
+        )
+    }
+}
+
+/// Whether the kernel heeds the departure times of packets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DepartureTimesUnknown {
+    pub host: String,
+    pub reason: String,
+}
+
+impl Problem for DepartureTimesUnknown {
+    fn code(&self) -> &'static str {
+        "departure-times-unknown"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, reason } = self;
+        format!(
+            "it is unknown whether {host} held its datagrams back until their departure times (txtime): {reason}. \
+             One-way delays of 0 show that it did not"
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, .. } = self;
+        format!("it is unknown whether {host} held its datagrams back until their departure times")
+    }
+}
+
 /// Zero-copy that the kernel made copies for all the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ZeroCopyCopied {

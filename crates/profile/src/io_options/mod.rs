@@ -21,6 +21,7 @@ pub mod tcp_cork;
 pub mod tcp_nodelay;
 pub mod tcp_user_timeout;
 pub mod tos;
+pub mod txtime;
 pub mod wndsz;
 pub mod zerocopy;
 
@@ -189,6 +190,8 @@ pub enum Call {
     Join,
     /// Messages of one call.
     Messages,
+    /// Datagrams carry the time at which the device is to send them.
+    Departure,
     Discard,
     Splice,
     Sink,
@@ -215,6 +218,7 @@ pub static ALL: &[&dyn IoOption] = &[
     &gro::Gro,
     &batch::Batch,
     &outstanding::Outstanding,
+    &txtime::Txtime,
     &discard::Discard,
     &splice::Splice,
     &sink::Sink,

@@ -3,6 +3,7 @@
 
 mod calls;
 pub(crate) mod datagrams;
+mod departures;
 mod failures;
 mod half_close;
 mod mirror;
@@ -27,7 +28,7 @@ use wirecost_model::profile::{
 };
 use wirecost_model::program::Program;
 
-use self::net::{SimNet, Weather};
+use self::net::{Departed, SimNet, Weather};
 use crate::limits::{Counts, completion_limits, may_wait};
 use crate::net::Interest;
 use crate::operation_log::{LogMemory, OperationLog};
@@ -59,6 +60,7 @@ pub(crate) struct Counted {
     pub(crate) counters: Counters,
     pub(crate) transactions: Histogram,
     pub(crate) latencies: Vec<Histogram>,
+    pub(crate) one_way: Histogram,
     pub(crate) verify_failures: u64,
 }
 
@@ -80,6 +82,8 @@ pub(crate) struct Outcome {
     /// How long the phases took beyond their window.
     pub(crate) drain: Vec<Nanos>,
     pub(crate) turns: usize,
+    /// Messages with departure times, in the order in which they were handed over.
+    pub(crate) departures: Vec<Departed>,
     /// Most bytes of streams that a strand sent in one turn.
     pub(crate) longest_turn: usize,
 }
@@ -125,6 +129,7 @@ pub(crate) fn run(profile: &Profile, settings: &Settings) -> Outcome {
     }
     sim.outcome.discarded = sim.net.discarded;
     sim.outcome.receives = sim.net.receives;
+    sim.outcome.departures = std::mem::take(&mut sim.net.departures);
     sim.outcome.longest_unread = sim.net.longest_unread;
     sim.outcome
 }
@@ -325,6 +330,7 @@ impl Sim<'_> {
                 counters,
                 transactions: running.record.transactions(),
                 latencies: running.record.latencies(),
+                one_way: running.record.one_way_delays(),
                 verify_failures: running.record.verify_failures,
             }
         });

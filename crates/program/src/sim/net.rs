@@ -92,6 +92,15 @@ struct End {
 
 type Place = (u32, u32, u32);
 
+/// A message with a departure time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Departed {
+    pub(crate) socket: usize,
+    /// When it was given to the network, and when it left.
+    pub(crate) handed_over: Nanos,
+    pub(crate) left: Nanos,
+}
+
 #[derive(Debug)]
 pub(crate) struct SimNet {
     pub(crate) weather: Weather,
@@ -106,6 +115,8 @@ pub(crate) struct SimNet {
     pub(crate) receives: usize,
     /// Bytes of streams that were sent.
     pub(crate) sent: usize,
+    /// Messages with departure times.
+    pub(crate) departures: Vec<Departed>,
     /// How long bytes of a stream were there before they were received, at most.
     pub(crate) longest_unread: Nanos,
     /// Bytes of streams that were thrown away unread.
@@ -124,6 +135,7 @@ impl SimNet {
             received: Vec::new(),
             receives: 0,
             sent: 0,
+            departures: Vec::new(),
             longest_unread: 0,
             discarded: 0,
         }
@@ -180,7 +192,7 @@ impl SimNet {
         let ends = self.ends.iter().filter(|end| end.open);
         let of_ends = ends.flat_map(|end| {
             let incoming = end.incoming.iter().map(|(at, _)| *at);
-            incoming.chain([end.opens, end.closes, end.ended])
+            incoming.chain([end.opens, end.closes, end.ended, end.told])
         });
         let arrivals = self.arrived.values().flatten().copied();
         of_ends.chain(arrivals).filter(|at| *at > self.now && *at < Nanos::MAX).min()
@@ -218,11 +230,12 @@ impl SimNet {
         Ok(length)
     }
 
-    fn send_datagram(&mut self, socket: usize, bytes: &[u8]) -> usize {
+    /// Sends a datagram, which leaves at an instant or at once.
+    fn send_datagram(&mut self, socket: usize, bytes: &[u8], leaves: Nanos) -> usize {
         let other = self.ends[socket].other;
         let lost = self.happens(self.weather.loss);
         let late = if self.happens(self.weather.late) { self.weather.late_by } else { 0 };
-        let at = self.now + self.weather.latency + late;
+        let at = self.now.max(leaves) + self.weather.latency + late;
         let again = self.happens(self.weather.twice).then_some(at + self.weather.late_by / 2);
         let end = &mut self.ends[other];
         for at in [Some(at), again].into_iter().flatten() {
@@ -319,7 +332,7 @@ impl Net for SimNet {
                 Some(_) => return Err(io::ErrorKind::WouldBlock.into()),
                 None => {}
             }
-            let sent = self.send_datagram(socket, bytes);
+            let sent = self.send_datagram(socket, bytes, 0);
             if self.weather.told_late > 0 {
                 self.ends[socket].deferred = Some((sent, bytes.len()));
                 self.ends[socket].told = now + self.weather.told_late;
@@ -377,16 +390,41 @@ impl Net for SimNet {
     }
 
     fn send_batch(&mut self, &socket: &usize, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
+        let handed_over = self.now;
         self.spend();
         let messages: Vec<usize> = datagrams.messages().collect();
+        // A ring has calls for one datagram only.
+        let defers = self.weather.told_late > 0 && datagrams.departures.is_some();
+        let defers = defers && datagrams.lengths.len() == 1;
+        let now = self.now;
+        match self.ends[socket].deferred.filter(|_| defers) {
+            Some((sent, _)) if self.ends[socket].told <= now => {
+                self.ends[socket].deferred = None;
+                return Ok(sent);
+            }
+            Some(_) => return Err(io::ErrorKind::WouldBlock.into()),
+            None => {}
+        }
         // The kernel may take fewer messages than it is given, but none in part.
         let taken = 1 + self.draw(messages.len() as u64 - 1) as usize;
-        let taken = datagrams.datagrams(taken);
         let mut rest = datagrams.bytes;
-        for &length in &datagrams.lengths[..taken] {
-            let (datagram, behind) = rest.split_at(length);
-            self.send_datagram(socket, datagram);
-            rest = behind;
+        let mut lengths = datagrams.lengths.iter();
+        for message in 0..taken {
+            let left = datagrams.departures.map_or(0, |departures| departures.at(message));
+            if left > 0 {
+                self.departures.push(Departed { socket, handed_over, left });
+            }
+            for &length in lengths.by_ref().take(datagrams.segments) {
+                let (datagram, behind) = rest.split_at(length);
+                self.send_datagram(socket, datagram, left);
+                rest = behind;
+            }
+        }
+        let taken = datagrams.datagrams(taken);
+        if defers {
+            self.ends[socket].deferred = Some((taken, taken));
+            self.ends[socket].told = now + self.weather.told_late;
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(taken)
     }

@@ -19,7 +19,8 @@ use super::{
     QUIET_PERIOD, REPLY_TIMEOUT, Receive, SeededDistribution, Send, SendCall, SendFile, Step,
     Think,
 };
-use crate::calls::{self, Receives, SinkPlace};
+use crate::calls::{self, Receives, Sends, SinkPlace};
+use crate::departures;
 use crate::draw;
 use crate::files::{self, FileSource};
 use crate::outstanding;
@@ -364,6 +365,25 @@ fn finish(
         }
         _ => None,
     };
+    let (lead, ahead) = match (&phase.arrivals, departure_times(phase, &steps)) {
+        (Some(arrivals), Some((lead, sends, count))) if pace.is_some() => {
+            let messages = count.div_ceil(u64::from(sends.segments).max(1));
+            if let Some(Action::Send(send)) = steps.first_mut().map(|step| &mut step.action) {
+                send.call = SendCall::Batched(sends);
+            }
+            (lead, departures::most_waiting(arrivals, lead, messages))
+        }
+        _ => (0, 0),
+    };
+    // What has been handed over may leave later, on any host.
+    let leads = phase.acts.iter().filter_map(|act| departures::lead(&act.options));
+    let leaves_later = match (leads.max(), &phase.arrivals) {
+        (Some(lead), Some(arrivals)) => {
+            let pause = (arrivals.longest_pause(strands) * SECOND as f64) as Nanos;
+            lead.saturating_add(pause.min(departures::LONGEST_SPREAD))
+        }
+        _ => 0,
+    };
     // Of one that is a way through several it is not known how many come.
     let simple = route.is_none();
     let plain = if simple && pace.is_none() { plain(&steps) } else { Vec::new() };
@@ -379,10 +399,12 @@ fn finish(
         pace,
         may_skip,
         outstanding: requests_ahead(phase, side, &steps),
+        lead,
+        ahead,
         serves: false,
         datagrams_only,
         opens,
-        quiet: QUIET_PERIOD.saturating_add(thinks),
+        quiet: QUIET_PERIOD.saturating_add(thinks).saturating_add(leaves_later),
         datagrams,
         steps,
     })
@@ -394,6 +416,18 @@ fn requests_ahead(phase: &PhaseProgram, side: Side, steps: &[Step]) -> Option<u6
     let is_exchange = request.datagram && request.sends() && answer.receives();
     let options = phase.acts.iter().filter(|_| is_exchange && side == Side::Master);
     options.filter_map(|act| outstanding::most(&act.options)).max()
+}
+
+/// How long before they are due the first step hands over its datagrams, by which calls, and how many they are.
+fn departure_times(phase: &PhaseProgram, steps: &[Step]) -> Option<(Nanos, Sends, u64)> {
+    let (act, step) = (phase.acts.first()?, steps.first()?);
+    let Action::Send(send) = &step.action else { return None };
+    let sends = match send.call {
+        SendCall::Batched(sends) => sends,
+        _ => Sends { messages: 1, segments: 1 },
+    };
+    let lead = departures::lead(&act.options).filter(|_| step.datagram);
+    lead.map(|lead| (lead, sends, step.count))
 }
 
 /// Whether a group's strands receive from any client.

@@ -179,7 +179,7 @@ pub enum SendCall {
     /// By a call for each piece.
     Plain(flowops::SendCall),
     StreamSend(StreamSend),
-    /// Datagrams, several by one call.
+    /// Datagrams, several by one call, or with departure times.
     Batched(Sends),
 }
 
@@ -259,6 +259,11 @@ pub struct Phase {
     /// Requests that may be without an answer at a time, where the two steps are a request and its answer and the next
     /// request does not wait. Only on the side that asks.
     pub outstanding: Option<u64>,
+    /// How long before they are due datagrams are handed over, with the time at which the device is to send them; 0: they
+    /// have none. Only where there is a pace.
+    pub lead: Nanos,
+    /// Messages of a strand that may wait for their departure times at once.
+    pub ahead: u64,
     /// Whether the strand receives from any client, on a socket that it may share with other strands.
     pub serves: bool,
     /// Whether any step may fail, so that one side may begin what the other never sees.

@@ -446,12 +446,18 @@ impl<S> Strand<S> {
             if now.max(intended) >= timing.end && !within_limit {
                 return Some(self.quiesce(context));
             }
-            if now < intended {
-                return Some(self.rest(now, intended, context));
+            let handed_over = intended.saturating_sub(phase.lead);
+            if now < handed_over {
+                return Some(self.rest(now, handed_over, context));
+            }
+            if phase.lead > 0 {
+                self.pacing.schedule(pace, self.number, intended);
             }
             self.set_activity(Activity::Working, now, &context.record.counters);
             note_late(intended, now, &context.record.counters);
             start = intended;
+        } else {
+            self.pacing.unschedule();
         }
         self.transaction.begin(start);
         self.operation.start = start;
@@ -532,6 +538,8 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) {
         self.transaction.engaged = true;
+        // What follows a datagram begins when it is to leave (`txtime`), which may be later than now.
+        let now = now.max(self.operation.start);
         match self.operation.overdue {
             false => context.record.done(step.row, self.operation.start, now),
             true => context.record.failure_ended(self.operation.start, now),
@@ -562,8 +570,9 @@ impl<S> Strand<S> {
         self.transaction.failed = true;
         self.transaction.engaged = true;
         let now = context.net.now();
-        context.record.failure_ended(self.operation.start, now);
-        self.operation.start = now;
+        let end = now.max(self.operation.start);
+        context.record.failure_ended(self.operation.start, end);
+        self.operation.start = end;
         if !timed_out {
             self.pacing.pause(now + FAILURE_PAUSE);
         }
@@ -693,7 +702,8 @@ impl<S> Strand<S> {
                 // From now on, not from the operation's intended start: a strand that has fallen
                 // behind waits as long as any other.
                 let wait = if self.operation.silent { 0 } else { timeout };
-                self.operation.due = now.saturating_add(wait);
+                // Nor before what it answers has left.
+                self.operation.due = now.max(self.operation.start).saturating_add(wait);
             }
             if now < self.operation.due {
                 until = Some(self.operation.due);

@@ -9,6 +9,7 @@ use wirecost_model::clock::{MILLISECOND, Nanos};
 use super::datagrams::Arrived;
 use super::{Activity, Context, OPERATION_BYTES, Strand, Turn, Wait, note_late};
 use crate::net::{Interest, Net};
+use crate::payload::Stamps;
 use crate::step::{Action, Phase, Receive, Send, Step};
 
 /// Requests whose answers are awaited.
@@ -40,6 +41,8 @@ struct Steps<'a> {
     request: (&'a Step, &'a Send),
     answer: (&'a Step, &'a Receive),
     most: u64,
+    /// See [`Phase::lead`].
+    lead: Nanos,
 }
 
 impl<'a> Steps<'a> {
@@ -48,7 +51,8 @@ impl<'a> Steps<'a> {
         match &phase.steps[..] {
             [request, answer] => match (&request.action, &answer.action) {
                 (Action::Send(send), Action::Receive(receive)) => {
-                    Some(Self { request: (request, send), answer: (answer, receive), most })
+                    let (request, answer) = ((request, send), (answer, receive));
+                    Some(Self { request, answer, most, lead: phase.lead })
                 }
                 _ => None,
             },
@@ -145,7 +149,8 @@ impl<S> Strand<S> {
             && let Some(timeout) = steps.answer.0.timeout
         {
             if self.operation.due == 0 {
-                self.operation.due = now.saturating_add(timeout);
+                // The last request may not have left yet.
+                self.operation.due = now.saturating_add(timeout).saturating_add(steps.lead);
             } else if now >= self.operation.due {
                 self.give_up_answers(context);
                 return None;
@@ -194,6 +199,8 @@ impl<S> Strand<S> {
             let Some(outstanding) = &mut self.outstanding else { return Ok(()) };
             outstanding.requests = awaited;
             let due = outstanding.place(number).map_or(now, |due| *due);
+            // Where nobody held back what has a departure time.
+            let now = now.max(due);
             self.transaction.completed += 1;
             context.record.done(step.row, due, now);
             context.record.transaction(self.group, now.saturating_sub(due), now);
@@ -233,10 +240,16 @@ impl<S> Strand<S> {
                     if due >= timing.end && iteration >= self.transaction.limit {
                         return Ok(Stop::Ended);
                     }
-                    if now < due {
-                        return Ok(Stop::NotBefore(due));
+                    let handed_over = due.saturating_sub(steps.lead);
+                    if now < handed_over {
+                        return Ok(Stop::NotBefore(handed_over));
+                    }
+                    if steps.lead > 0 {
+                        self.pacing.schedule(pace, self.number, due);
                     }
                     note_late(due, now, &context.record.counters);
+                } else {
+                    self.pacing.unschedule();
                 }
                 let number = self.connections.require(self.operation.slot)?.sent;
                 if let Some(of_request) = self.outstanding.as_mut().and_then(|of| of.place(number))
@@ -252,10 +265,23 @@ impl<S> Strand<S> {
                 self.set_activity(Activity::Working, now, &context.record.counters);
             }
             let conn = self.connections.require(self.operation.slot)?;
-            let (number, since) = (conn.sent, now.wrapping_sub(timing.start));
             let (payload, length) = (send.messages.payload, self.operation.length);
-            let piece = context.patterns.datagram(payload, length, context.tag | number, since);
-            let sent = match context.net.send(&conn.socket, piece, send.call) {
+            let number = context.tag | conn.sent;
+            let mut leaves = 0;
+            let result = if steps.lead > 0 {
+                let departures = self.pacing.departures((0, 1), now);
+                leaves = departures.at(0);
+                let (departures, origin) = (Some(departures), timing.start);
+                let stamps = Stamps { first: number, now, departures, origin };
+                let lengths = std::iter::once(length as usize);
+                let batch = context.patterns.batch(payload, lengths, stamps, 1);
+                context.net.send_batch(&conn.socket, &batch).map(|_| batch.bytes.len())
+            } else {
+                let since = now.wrapping_sub(timing.start);
+                let piece = context.patterns.datagram(payload, length, number, since);
+                context.net.send(&conn.socket, piece, send.call)
+            };
+            let sent = match result {
                 Ok(sent) => sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.transaction.engaged |= context.net.has_begun_to_send(&conn.socket);
@@ -268,7 +294,8 @@ impl<S> Strand<S> {
             let awaited = conn.sent.saturating_sub(conn.received);
             context.record.sent(step.row, conn.connector, sent);
             context.record.counters.datagrams_sent.add(1);
-            context.record.done(step.row, self.operation.start, now);
+            context.record.done(step.row, self.operation.start, now.max(leaves));
+            self.pacing.note_departure(leaves);
             self.bytes += sent;
             *budget -= OPERATION_BYTES.max(sent as i64);
             self.transaction.sent_request();

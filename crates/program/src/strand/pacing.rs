@@ -2,6 +2,7 @@
 
 use wirecost_model::clock::Nanos;
 
+use crate::departures::{Departures, LONGEST_SPREAD};
 use crate::step::Pace;
 
 #[derive(Debug, Default)]
@@ -12,6 +13,11 @@ pub(super) struct Pacing {
     drawn: u64,
     /// No attempt before this instant; 0 for none.
     pause: Nanos,
+    /// When the transaction under way is due, and over which time its datagrams are spread, where they have departure
+    /// times; none: they leave at once.
+    due: Option<(Nanos, Nanos)>,
+    /// When the last datagram leaves that has a departure time.
+    left: Nanos,
 }
 
 impl Pacing {
@@ -22,6 +28,31 @@ impl Pacing {
             self.drawn += 1;
         }
         self.intended
+    }
+
+    /// The transaction that was drawn last is due at this instant, and its datagrams are spread over the time until the
+    /// next one is.
+    pub(super) fn schedule(&mut self, pace: &Pace, strand: u32, due: Nanos) {
+        let next = pace.intended(strand, self.drawn, self.intended);
+        // A trace that ends has no next one.
+        let spread = if next == Nanos::MAX { 0 } else { next.saturating_sub(self.intended) };
+        self.due = Some((due, spread.min(LONGEST_SPREAD)));
+    }
+
+    /// The transaction that begins is not due at any instant.
+    pub(super) fn unschedule(&mut self) {
+        self.due = None;
+    }
+
+    /// When messages leave that are handed over `now`: `before` of them have been, of all `messages` of the transaction.
+    /// A datagram that is late leaves at once, but none overtakes another: fq sorts those of a socket by their times.
+    pub(super) fn departures(&self, (before, messages): (u64, u64), now: Nanos) -> Departures {
+        let earliest = now.max(self.left);
+        Departures::new(self.due.unwrap_or((now, 0)), (before, messages), earliest)
+    }
+
+    pub(super) fn note_departure(&mut self, at: Nanos) {
+        self.left = self.left.max(at);
     }
 
     pub(super) fn pause(&mut self, until: Nanos) {

@@ -5,7 +5,7 @@ use std::io;
 use super::{Context, Strand, Turn};
 use crate::calls::{Sends, StreamSend};
 use crate::net::Net;
-use crate::payload::STAMP;
+use crate::payload::{STAMP, Stamps};
 use crate::step::{Coordinates, Messages, Phase, SendCall, Step};
 
 impl<S> Strand<S> {
@@ -81,16 +81,24 @@ impl<S> Strand<S> {
         let length = |number: u64| messages.length.at(Coordinates { number, ..at });
         let most = u64::from(sends.messages) * u64::from(sends.segments);
         let end = step.count.min(first + most);
+        let segments = u64::from(sends.segments).max(1);
+        let now = context.net.now();
+        let departures = (phase.lead > 0).then(|| {
+            self.pacing.departures((first / segments, step.count.div_ceil(segments)), now)
+        });
         let conn = self.connections.require(self.operation.slot)?;
-        let batch = context.patterns.batch(
-            messages.payload,
-            (first..end).map(|operation| length(operation) as usize),
-            (context.tag | conn.sent, context.net.now().wrapping_sub(context.timing.start)),
-            sends.segments.into(),
-        );
+        let stamps = Stamps {
+            first: context.tag | conn.sent,
+            now,
+            departures,
+            origin: context.timing.start,
+        };
+        let lengths = (first..end).map(|operation| length(operation) as usize);
+        let batch = context.patterns.batch(messages.payload, lengths, stamps, segments as usize);
         let sent = match context.net.send_batch(&conn.socket, &batch) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.transaction.engaged |= context.net.has_begun_to_send(&conn.socket);
                 return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),
@@ -98,14 +106,22 @@ impl<S> Strand<S> {
         conn.sent += sent;
         let connector = conn.connector;
         context.record.counters.datagrams_sent.add(sent);
-        // All of a call began and ended together.
-        let (start, now) = (self.operation.start, context.net.now());
+        // All of a call began and ended together, but those with departure times, each of which ends when it is to leave.
+        let (mut start, mut end) = (self.operation.start, context.net.now());
+        let returned = end;
         for operation in first..first + sent {
+            if let Some(departures) = departures {
+                let message = (operation - first) / segments;
+                let at = departures.at(message as usize);
+                start = departures.due(message);
+                end = at.max(returned);
+                self.pacing.note_departure(at);
+            }
             let bytes = length(operation);
             context.record.sent(step.row, connector, bytes);
             self.bytes += bytes;
             self.operation.start = start;
-            self.complete(step, phase, now, context);
+            self.complete(step, phase, end, context);
         }
         Ok(None)
     }
