@@ -11,9 +11,9 @@ use wirecost_model::measure::{
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    AfterRamp, Connections, Datagrams, Fairness, FlowopRow, FrameCounts, Io, Latency, LossBursts,
-    OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput,
-    Transactions, ZeroCopy,
+    AcceptedConnections, AfterRamp, Connections, Datagrams, Fairness, FlowopRow, FrameCounts, Io,
+    Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp,
+    Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -104,11 +104,25 @@ fn masters<'a, 'b>(
 }
 
 /// Each connection has an end on a master, so only the masters' are counted.
-pub(crate) fn connections(windows: &[HostWindow<'_>]) -> Connections {
+pub(crate) fn connections(
+    outcome: &Outcome,
+    headline: usize,
+    windows: &[HostWindow<'_>],
+) -> Connections {
     Connections {
         open: masters(windows).map(|w| w.phase.connections_open).sum(),
         failed: masters(windows).map(|w| w.phase.connections_failed).sum(),
+        accepted: accepted(outcome, headline),
     }
+}
+
+/// Of all phases until the headline phase has ended: what is open there may have been accepted in an earlier one.
+fn accepted(outcome: &Outcome, headline: usize) -> Option<AcceptedConnections> {
+    let mut sum = IoCounts::default();
+    let phases = outcome.hosts.iter().flat_map(|host| &host.phases);
+    phases.filter(|of| of.phase as usize <= headline).for_each(|of| sum.add(of.io));
+    let (on_own_cpu, on_other_cpu) = (sum.accepted_on_own_cpu, sum.accepted_on_other_cpu);
+    (on_own_cpu + on_other_cpu > 0).then_some(AcceptedConnections { on_own_cpu, on_other_cpu })
 }
 
 /// Of the masters' transactions.

@@ -150,7 +150,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.throughput = Some(totals.throughput());
     run.transactions = Some(totals.transactions());
     run.operations = Some(totals.operations());
-    run.connections = Some(figures::connections(windows));
+    run.connections = Some(figures::connections(outcome, phase, windows));
     run.latency_us = figures::latency(windows);
     run.flowops = figures::flowops(windows);
     run.intervals = intervals::rows(windows);

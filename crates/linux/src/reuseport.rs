@@ -1,4 +1,4 @@
-//! Which of the sockets of one port receives a datagram (SO_REUSEPORT, socket(7)).
+//! Which of the sockets of one port receives a datagram or a new connection (SO_REUSEPORT, socket(7)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -29,7 +29,7 @@ fn program(cpus: &[u32]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Has a packet that is handled on `cpus[n]` go to the `n`-th socket that was bound to the port of `socket`, and any
+/// Has a packet (of listeners: the one that opens a connection) that is handled on `cpus[n]` go to the `n`-th socket that was bound to the port of `socket`, and any
 /// other to the one that the hash of its addresses chooses. The CPU is that which looks for the socket: the one that
 /// the device's receive queue interrupts, or the one that RPS chose.
 ///
@@ -55,7 +55,7 @@ pub fn select_by_cpu(socket: impl AsFd, cpus: &[u32]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, UdpSocket};
+    use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -99,5 +99,40 @@ mod tests {
             assert_eq!(each[number], 20, "{each:?}");
         }
         assert!(select_by_cpu(&sockets[0], &[0; 3000]).is_err());
+    }
+
+    /// Over `lo` the handshake is handled on the CPU that connects.
+    #[test]
+    fn a_connection_goes_to_the_listener_of_its_cpu() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let cpus: Vec<u32> = (0..1024).filter(|&cpu| allowed.is_set(cpu as usize)).collect();
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let listen = |at: SocketAddr| {
+                let domain = socket2::Domain::for_address(at);
+                let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+                socket.set_reuse_port(true).unwrap();
+                socket.bind(&at.into()).unwrap();
+                socket.listen(64).unwrap();
+                TcpListener::from(socket)
+            };
+            let first = listen(any.parse().unwrap());
+            let address = first.local_addr().unwrap();
+            let listeners: Vec<TcpListener> =
+                std::iter::once(first).chain(cpus[1..].iter().map(|_| listen(address))).collect();
+            select_by_cpu(&listeners[0], &cpus).unwrap();
+            for (number, &cpu) in cpus.iter().enumerate() {
+                let mut only = CpuSet::new();
+                only.set(cpu as usize);
+                sched_setaffinity(None, &only).unwrap();
+                for _ in 0..20 {
+                    let client = TcpStream::connect(address).unwrap();
+                    // Waits for ever where it went to another listener.
+                    let (accepted, from) = listeners[number].accept().unwrap();
+                    assert_eq!(from, client.local_addr().unwrap());
+                    let seen = socket2::SockRef::from(&accepted).cpu_affinity().unwrap();
+                    assert_eq!(seen, cpu as usize, "{any}");
+                }
+            }
+        }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct RingNet {
     ring: Ring<RingSocket>,
     /// By service and strand. None where the ring only tells that somebody stands there.
     listeners: HashMap<(u32, u32), Vec<ListenerKey>>,
+    /// Those of the worker itself, by their number.
+    worker_listeners: Vec<Option<ListenerKey>>,
     /// The longest `busy_poll` that the ring has been told of, microseconds.
     busy_poll: u32,
     /// Bytes that it was given to send since it last handed over.
@@ -72,6 +74,7 @@ impl RingNet {
             sockets,
             ring,
             listeners: HashMap::new(),
+            worker_listeners: Vec::new(),
             busy_poll: 0,
             given: 0,
             unyielded: 0,
@@ -165,6 +168,9 @@ impl RingNet {
 
     /// The next connection at the strand's own listeners.
     fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        if self.sockets.opener.worker_listeners.has(service) {
+            return self.accept_shared(service, owner);
+        }
         let place = (service, owner.strand);
         if !self.listeners.contains_key(&place) {
             let mut keys = Vec::new();
@@ -195,6 +201,43 @@ impl RingNet {
 }
 
 impl RingNet {
+    /// The next connection at the worker's listeners.
+    fn accept_shared(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        for (number, listener) in self.sockets.opener.worker_listeners.take(service) {
+            rustix::io::ioctl_fionbio(&listener, false)?;
+            let token = Token::WorkerListener { number };
+            // There are no more clients than strands that accept.
+            let key = self.ring.listen(listener, token.number(), true)?;
+            let place = number as usize;
+            if self.worker_listeners.len() <= place {
+                self.worker_listeners.resize(place + 1, None);
+            }
+            self.worker_listeners[place] = Some(key);
+        }
+        while let Some(number) = self.sockets.opener.worker_listeners.look(service, owner.local) {
+            let key = self.worker_listeners.get(number as usize).copied().flatten();
+            let key = key.ok_or(io::ErrorKind::NotFound)?;
+            match self.ring.accepted(key) {
+                Ok(fd) if self.sockets.opener.check_peer(service, &fd) => {
+                    if !self.ring.has_accepted(key) {
+                        self.sockets.opener.worker_listeners.exhausted(number);
+                    }
+                    return Ok(fd);
+                }
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        self.sockets.opener.worker_listeners.exhausted(number);
+                    }
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        self.sockets.opener.worker_listeners.wait(service, owner.local);
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
     /// The same where a listener wants to be asked only when somebody stands there.
     fn accept_polled(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
         let place = (service, owner.strand);
@@ -245,6 +288,7 @@ impl SocketNet for RingNet {
         let by_ring = self.ring.zero_copy();
         io.zerocopy_completed += by_ring.completed;
         io.zerocopy_copied += by_ring.copied;
+        self.sockets.opener.add_accepted(&mut io);
         io
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use wirecost_linux::clock::Monotonic;
@@ -63,6 +64,9 @@ pub(crate) struct PhaseOrder {
     pub(crate) details: bool,
     /// Where single operations are reported, memory for them.
     pub(crate) log: Option<Arc<LogMemory>>,
+    /// Transactions that strands of all workers have completed, by index of the group: of groups whose strands serve any
+    /// client, and only once it is known how many there are to be.
+    pub(crate) completed: Arc<[AtomicU64]>,
     /// No more are kept.
     pub(crate) most_samples: usize,
 }
@@ -293,7 +297,9 @@ impl SocketNet for Sockets {
     }
 
     fn io(&self) -> IoCounts {
-        self.data.io
+        let mut io = self.data.io;
+        self.opener.add_accepted(&mut io);
+        io
     }
 
     fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Socket>) {
@@ -322,6 +328,12 @@ fn expected_samples(order: &PhaseOrder) -> usize {
     let length = order.window.end.saturating_sub(order.window.start).min(600 * SECOND);
     let times = usize::try_from(length / SAMPLE_INTERVAL + 1).unwrap_or(0);
     times.saturating_mul(order.tcp_samples as usize).min(order.most_samples)
+}
+
+/// Whether a strand takes part in a phase. Where any strand serves any client, one has no part in what clients do on
+/// their connections unless it has one of these.
+fn has_part<S>(phase: &Phase, strand: &Strand<S>) -> bool {
+    !phase.shares_listeners || phase.accepts() || strand.sockets().next().is_some()
 }
 
 impl<N: SocketNet> Worker<N> {
@@ -423,14 +435,19 @@ impl<N: SocketNet> Worker<N> {
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
             let phase = self.groups[group as usize].phases.get(order.phase as usize);
             let phase = phase.and_then(|phase| phase.as_deref());
+            let shares = phase.is_some_and(|phase| phase.shares_listeners);
             let limit = match until(&self.groups[group as usize]) {
                 // How many there are of its own transactions, only its clients know.
                 Some(Until::Iterations(_)) if phase.is_some_and(|phase| phase.serves) => u64::MAX,
+                Some(Until::Iterations(_)) if shares && phase.is_some_and(Phase::reconnects) => {
+                    u64::MAX
+                }
+                Some(Until::Duration(_)) if shares => u64::MAX,
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
             strand.enter(phase, order.start, limit);
-            taking_part += u64::from(until(&self.groups[group as usize]).is_some());
+            taking_part += u64::from(phase.is_some_and(|phase| has_part(phase, strand)));
             mixed |= !by_iterations && limit > 0 && limit < u64::MAX;
         }
         order.counters.working.raise(taking_part);
@@ -485,9 +502,10 @@ impl<N: SocketNet> Worker<N> {
         self.strands[local].awaited(&self.groups[self.group_of[local] as usize].ids)
     }
 
-    /// Whether strands take part in the phase under way.
+    /// Whether a strand takes part in the phase under way.
     pub(crate) fn takes_part(&self, local: u32) -> bool {
-        self.phase_of(local).is_some()
+        let strand = self.strands.get(local as usize);
+        self.phase_of(local).zip(strand).is_some_and(|(phase, strand)| has_part(phase, strand))
     }
 
     /// Whether a strand receives nothing in the phase under way.
@@ -508,12 +526,62 @@ impl<N: SocketNet> Worker<N> {
             return;
         };
         let mut unfinished = 0;
-        for (strand, done) in self.strands.iter().zip(&mut running.done) {
-            *done = strand.finished();
+        let phase = running.order.phase as usize;
+        let each = self.strands.iter().zip(&self.group_of).zip(&mut running.done);
+        for ((strand, &group), done) in each {
+            let of_group = self.groups[group as usize].phases.get(phase);
+            let shares = of_group.and_then(Option::as_deref).is_some_and(|p| p.shares_listeners);
+            // Those that serve any client say nothing of the transactions of one, and are done when all are.
+            *done = if shares { !running.finishing } else { strand.finished() };
             unfinished += usize::from(!*done);
         }
         running.unfinished = Some(unfinished);
+        self.check_served();
         self.check_finished();
+    }
+
+    /// Whether strands that serve any client have, on all workers together, done what the clients have begun.
+    fn check_served(&mut self) {
+        let Some(running) = self.running.as_mut().filter(|running| running.finishing) else {
+            return;
+        };
+        for (index, group) in (0u32..).zip(self.groups.iter()) {
+            let phase = group.phases.get(running.order.phase as usize).and_then(Option::as_deref);
+            if !phase.is_some_and(|phase| phase.shares_listeners) {
+                continue;
+            }
+            let all: u64 = running.limits.get(&group.number).map_or(0, |limits| {
+                limits.iter().fold(0u64, |sum, limit| sum.saturating_add(*limit))
+            });
+            let completed = running.order.completed.get(index as usize);
+            if completed.is_some_and(|completed| completed.load(Ordering::Relaxed) < all) {
+                continue;
+            }
+            let strands = self.group_of.iter().zip(&mut running.done);
+            let open = strands.filter(|(of, done)| **of == index && !**done);
+            let ended = open.map(|(_, done)| *done = true).count();
+            running.unfinished = running.unfinished.map(|n| n.saturating_sub(ended));
+        }
+    }
+
+    /// Makes known what strands that serve any client have completed before it was known how many transactions there
+    /// are to be.
+    fn publish_served(&self) {
+        let Some(running) = &self.running else { return };
+        for (local, (strand, &group)) in self.strands.iter().zip(&self.group_of).enumerate() {
+            if self.shares_listeners(local, running.order.phase)
+                && let Some(completed) = running.order.completed.get(group as usize)
+            {
+                completed.fetch_add(strand.completed(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a strand accepts at listeners of the worker, or serves a connection that one has accepted there.
+    fn shares_listeners(&self, local: usize, phase: u32) -> bool {
+        let phases = &self.groups[self.group_of[local] as usize].phases;
+        let phase = phases.get(phase as usize).and_then(Option::as_deref);
+        phase.is_some_and(|phase| phase.shares_listeners)
     }
 
     /// Sets how many transactions there are to be. Strands that have more to do must run again.
@@ -528,18 +596,24 @@ impl<N: SocketNet> Worker<N> {
         running.finishing = true;
         running.held = true;
         running.finish_time = Monotonic.now();
-        for strand in &mut self.strands {
-            let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
-            strand.raise_limit(limit.copied().unwrap_or_default());
-        }
         running.limits = limits.clone();
         let phase = running.order.phase;
         for local in 0..self.strands.len() {
-            if self.serves(local, phase) {
+            let limit = match (self.serves(local, phase), self.shares_listeners(local, phase)) {
                 // Whatever comes, until nothing does.
-                self.strands[local].raise_limit(u64::MAX);
-            }
+                (true, _) => u64::MAX,
+                // Its number is not that of its client.
+                (false, true) => 0,
+                (false, false) => {
+                    let strand = &self.strands[local];
+                    let limit =
+                        limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
+                    limit.copied().unwrap_or_default()
+                }
+            };
+            self.strands[local].raise_limit(limit);
         }
+        self.publish_served();
         self.count_unfinished();
     }
 
@@ -553,6 +627,11 @@ impl<N: SocketNet> Worker<N> {
             .enumerate()
             .filter(|(_, (done, strand))| !**done && !strand.finished())
             .map(|(local, _)| local)
+            .filter(|&local| {
+                let strand = &self.strands[local];
+                let shares = self.shares_listeners(local, running.order.phase);
+                !shares || strand.started() > strand.iteration()
+            })
             .collect();
         for &local in &unfinished {
             self.strands[local].close_all(&mut self.net);
@@ -575,6 +654,10 @@ impl<N: SocketNet> Worker<N> {
         let Some(phase) = &self.groups[group].phases[running.order.phase as usize] else {
             return Turn::Quiesced;
         };
+        let shares = phase.shares_listeners;
+        if shares && !has_part(phase, &self.strands[local as usize]) {
+            return Turn::Quiesced;
+        }
         let mut context = Context {
             net: &mut self.net,
             record: &mut running.record,
@@ -585,6 +668,7 @@ impl<N: SocketNet> Worker<N> {
         };
         context.record.begin_turn(local);
         let strand = &mut self.strands[local as usize];
+        let completed = strand.completed();
         let mut turn = strand.run(phase, &mut context);
         if let Turn::Wait(wait) = &turn
             && matches!(wait.on, Interest::Readable | Interest::Writable)
@@ -593,7 +677,17 @@ impl<N: SocketNet> Worker<N> {
         {
             turn = Turn::Failed(Box::new(strand.failure(phase, error)));
         }
-        if running.unfinished.is_some() && !running.done[local as usize] && strand.finished() {
+        if shares {
+            let more = strand.completed() - completed;
+            if running.finishing && more > 0 {
+                if let Some(all) = running.order.completed.get(group) {
+                    all.fetch_add(more, Ordering::Relaxed);
+                }
+                self.check_served();
+                self.check_finished();
+            }
+        } else if running.unfinished.is_some() && !running.done[local as usize] && strand.finished()
+        {
             running.done[local as usize] = true;
             running.unfinished = running.unfinished.map(|n| n.saturating_sub(1));
             self.check_finished();
@@ -644,9 +738,10 @@ impl<N: SocketNet> Worker<N> {
         // A strand that serves any client says nothing of the transactions of one.
         let each = self.strands.iter().enumerate();
         let started = each
-            .map(
-                |(local, s)| if self.serves(local, phase) { 0 } else { s.started().max(s.limit()) },
-            )
+            .map(|(local, s)| match self.is_follower(local, phase) {
+                true => 0,
+                false => s.started().max(s.limit()),
+            })
             .collect();
         self.events.send(Event::Quiesced { worker: self.number, started });
     }
@@ -683,8 +778,11 @@ impl<N: SocketNet> Worker<N> {
         let mut end = running.order.end;
         if !running.held && end > 0 && now >= end {
             let phase = running.order.phase;
-            let mut others =
-                self.strands.iter().enumerate().filter(|(local, _)| !self.serves(*local, phase));
+            let mut others = self
+                .strands
+                .iter()
+                .enumerate()
+                .filter(|(local, _)| !self.is_follower(*local, phase));
             if running.mixed
                 && others
                     .any(|(_, s)| s.iteration() < s.limit() || s.limit() > 0 && s.has_outstanding())
@@ -695,6 +793,11 @@ impl<N: SocketNet> Worker<N> {
             }
         }
         self.give_up_missing(now);
+        if self.running.as_ref()?.finishing {
+            // Other workers may have completed the last transactions.
+            self.check_served();
+            self.check_finished();
+        }
         let running = self.running.as_ref()?;
         let edge = match (&running.start_edge, &running.end_edge) {
             (None, _) if running.segments_before.is_none() => Some(ahead),
@@ -703,8 +806,16 @@ impl<N: SocketNet> Worker<N> {
             (Some(_), Some(_)) => None,
         };
         let end = (!running.held && end > 0).then_some(end);
-        let look = running.finishing.then_some(now + 50 * MILLISECOND);
+        let phase = running.order.phase;
+        let shares = || (0..self.strands.len()).any(|local| self.shares_listeners(local, phase));
+        let pause = if running.finishing && shares() { MILLISECOND } else { 50 * MILLISECOND };
+        let look = running.finishing.then_some(now + pause);
         [edge, end, look].into_iter().flatten().min()
+    }
+
+    /// Whether a strand goes on for as long as clients do, whichever it serves.
+    fn is_follower(&self, local: usize, phase: u32) -> bool {
+        self.serves(local, phase) || self.shares_listeners(local, phase)
     }
 
     /// Whether a strand serves any client in a phase.
@@ -729,7 +840,9 @@ impl<N: SocketNet> Worker<N> {
             let group = self.group_of[local] as usize;
             let number = self.groups[group].number;
             let phase = &self.groups[group].phases[running.order.phase as usize];
-            let Some(phase) = phase else { continue };
+            let Some(phase) = phase.as_ref().filter(|phase| !phase.shares_listeners) else {
+                continue;
+            };
             let clients = self.net.sockets().opener.clients(number).filter(|_| phase.serves);
             let heard = match clients {
                 Some(clients) if now >= running.finish_time + phase.quiet => {
@@ -793,7 +906,9 @@ impl<N: SocketNet> Worker<N> {
         for (local, strand) in self.strands.iter().enumerate() {
             let before = running.at_start.get(local).copied().unwrap_or((0, 0));
             let group = self.group_of[local] as usize;
-            if self.groups[group].phases[running.order.phase as usize].is_some() {
+            // Which strand serves how many clients says nothing of how clients share.
+            let of_group = self.groups[group].phases[running.order.phase as usize].as_ref();
+            if of_group.is_some_and(|phase| !phase.shares_listeners) {
                 let bytes = strand.bytes().saturating_sub(before.0);
                 let transactions = strand.completed().saturating_sub(before.1);
                 fairness.add(if bytes > 0 { bytes } else { transactions } as f64);
@@ -814,7 +929,14 @@ impl<N: SocketNet> Worker<N> {
             return;
         }
         running.next_sample = now + SAMPLE_INTERVAL;
-        for strand in self.strands.iter().take(running.order.tcp_samples as usize) {
+        let (groups, phase) = (&self.groups, running.order.phase as usize);
+        let of_one_client = |group: u32| {
+            let of_group = groups[group as usize].phases.get(phase).and_then(Option::as_deref);
+            !of_group.is_some_and(|phase| phase.shares_listeners)
+        };
+        let strands = self.strands.iter().zip(&self.group_of);
+        let strands = strands.filter(|(_, group)| of_one_client(**group)).map(|(strand, _)| strand);
+        for strand in strands.take(running.order.tcp_samples as usize) {
             let first = strand.sockets().take(1).map(|handle| self.net.socket(handle));
             for info in first.filter_map(Socket::tcp_info) {
                 running.samples.push(TcpSample {

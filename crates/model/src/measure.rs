@@ -111,11 +111,15 @@ pub struct IoCounts {
     pub frames_dropped: u64,
     /// Datagrams that such an engine received from the kernel's sockets.
     pub received_beside_frames: u64,
+    /// Connections that workers accepted at listeners of several clients: where the worker's CPU had handled the packets
+    /// of the handshake, and where another one had. None of workers that are not pinned.
+    pub accepted_on_own_cpu: u64,
+    pub accepted_on_other_cpu: u64,
 }
 
 impl IoCounts {
     /// The fields, for what is done to each.
-    fn fields(&mut self) -> [&mut u64; 19] {
+    fn fields(&mut self) -> [&mut u64; 21] {
         [
             &mut self.zerocopy_calls,
             &mut self.zerocopy_completed,
@@ -136,6 +140,8 @@ impl IoCounts {
             &mut self.frames_received,
             &mut self.frames_dropped,
             &mut self.received_beside_frames,
+            &mut self.accepted_on_own_cpu,
+            &mut self.accepted_on_other_cpu,
         ]
     }
 

@@ -180,6 +180,19 @@ pub struct Connections {
     /// Open when the window began.
     pub open: u64,
     pub failed: u64,
+    /// Those that workers accepted until the end of the headline phase, with the option `server_sockets` over TCP. Null
+    /// without it, where workers are not pinned to CPUs, and in older records.
+    #[serde(default)]
+    pub accepted: Option<AcceptedConnections>,
+}
+
+/// Connections by the CPU that handled the packets with which they were opened (SO_INCOMING_CPU).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AcceptedConnections {
+    /// That of the worker that accepted and served the connection.
+    pub on_own_cpu: u64,
+    /// Another one.
+    pub on_other_cpu: u64,
 }
 
 /// Microseconds. Quantiles are within 1%.

@@ -1,12 +1,14 @@
-//! Which sockets a server of datagrams receives on.
+//! Which sockets a server receives datagrams on, or accepts connections at.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How many sockets receive the datagrams of a group's connections, and which of them receives a datagram.
+/// How many sockets receive the datagrams of a group's connections, and which of them receives a datagram. Over TCP,
+/// the sockets are listeners, and what they receive are new connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerSockets {
-    /// Each connection has a socket of its own, which only its client can send to.
+    /// Each connection has a socket of its own, which only its client can send to; over TCP, the strand of the same
+    /// number serves it, on whichever worker that is.
     PerConnection,
     /// Each worker has one. A datagram goes to that of the CPU which handled the packet.
     PerWorker,

@@ -21,7 +21,7 @@ pub mod program;
 mod quantiles;
 pub mod record;
 mod route;
-mod served;
+pub mod served;
 #[cfg(test)]
 mod sim;
 pub mod socket_setup;

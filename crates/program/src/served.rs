@@ -1,7 +1,9 @@
-//! Groups whose clients share sockets of their peer (`server_sockets`). A strand of the peer reads from any client, so
-//! it cannot follow the program of one of them: what it does must be the same for all.
+//! Groups whose clients share sockets of their peer (`server_sockets`). A strand of the peer reads from any client, or
+//! accepts the connection of any, so it cannot follow the program of one of them: what it does must be the same for all.
 
-use wirecost_model::profile::{Flowop, Group, Transaction, Until};
+use wirecost_model::profile::{Flowop, Group, Quantity, Transaction, Until};
+use wirecost_model::program::{GroupProgram, HostFlowop};
+use wirecost_model::server_sockets::ServerSockets as Sockets;
 use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::io_options::IoOption as _;
 use wirecost_profile::io_options::server_sockets::ServerSockets;
@@ -12,6 +14,32 @@ use crate::program::ProgramError;
 
 const ANSWERS: &str = "the peer answers each datagram by one: use one write and then one read, without count, \
                        repeat, batch or gso";
+const WRITES_FIRST: &str = "the peer's strands follow their clients: over TCP, a transaction on an open connection begins with a write";
+const WHOLE: &str = "over TCP, a transaction with a connect that is repeated begins with it and ends with its disconnect; \
+                     or connect and disconnect in transactions of their own with iterations=1";
+
+/// What the sockets are that the clients of a group of this host share; none where each has its own.
+fn policy(group: &GroupProgram, reliable: bool) -> Option<Sockets> {
+    let mut acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    acts.find_map(|act| policy_of(act, reliable))
+}
+
+fn policy_of(act: &HostFlowop, reliable: bool) -> Option<Sockets> {
+    let protocol = act.options.protocol.as_deref().and_then(protocols::find)?;
+    let fits = act.kind == "accept" && protocol.delivery().is_reliable() == reliable;
+    let policy = ServerSockets.shared(&act.options);
+    policy.filter(|_| fits && ServerSockets.fits(Some(protocol)))
+}
+
+/// The sockets on which strands of this host receive datagrams of any client of a group.
+pub(crate) fn shared_sockets(group: &GroupProgram) -> Option<Sockets> {
+    policy(group, false)
+}
+
+/// The listeners at which strands of this host accept connections of any client of a group.
+pub fn shared_listeners(group: &GroupProgram) -> Option<Sockets> {
+    policy(group, true)
+}
 
 /// Whether the clients of a group share sockets.
 pub(crate) fn is_served(group: &Group) -> bool {
@@ -23,8 +51,25 @@ fn is_shared(flowop: &Flowop) -> bool {
     ServerSockets.fits(protocol) && ServerSockets.shared(&flowop.options).is_some()
 }
 
+fn is_stream(flowop: &Flowop) -> bool {
+    let protocol = flowop.options.protocol.as_deref().and_then(protocols::find);
+    protocol.is_some_and(|protocol| protocol.delivery().is_reliable())
+}
+
 fn action(flowop: &Flowop) -> Action {
     flowops::find(&flowop.kind).map_or(Action::Nothing, flowops::Flowop::action)
+}
+
+fn opens(flowop: &&Flowop) -> bool {
+    action(flowop).opens()
+}
+
+fn is_move(flowop: &&Flowop) -> bool {
+    action(flowop).moves()
+}
+
+fn is_close(flowop: &&Flowop) -> bool {
+    action(flowop) == Action::Close
 }
 
 /// Whether the peer runs the mirror of a flowop of such a group: what only takes time is the client's alone.
@@ -37,7 +82,6 @@ pub(crate) fn is_mirrored(flowop: &Flowop) -> bool {
 /// # Errors
 /// Each flowop that forbids it.
 pub(crate) fn check(group: &Group) -> Vec<ProgramError> {
-    let opens = |flowop: &&Flowop| matches!(action(flowop), Action::Connect | Action::Accept);
     let all = || group.transactions.iter().flat_map(|transaction| &transaction.flowops);
     let mut refused = Vec::new();
     let is_single = |flowop: &Flowop| {
@@ -51,26 +95,28 @@ pub(crate) fn check(group: &Group) -> Vec<ProgramError> {
                 .map(|flowop| (flowop, "a strand has one connection: use one connect")),
         );
     }
+    let stream = all().find(opens).is_some_and(is_stream);
     for transaction in &group.transactions {
-        let reconnects = !matches!(transaction.until, Until::Iterations(0 | 1));
-        if reconnects && let Some(flowop) = transaction.flowops.iter().find(opens) {
+        if !transaction.order.is_empty()
+            && let Some(flowop) = transaction.flowops.first()
+        {
+            refused.push((flowop, "a transaction cannot have loops or mixes"));
+        }
+        if stream {
+            refused.extend(stream_problem(transaction));
+            continue;
+        }
+        let repeats = !matches!(transaction.until, Until::Iterations(0 | 1));
+        if repeats && let Some(flowop) = transaction.flowops.iter().find(opens) {
             refused.push((
                 flowop,
                 "connections are opened once: connect in a transaction with iterations=1",
             ));
         }
-        let is_move = |flowop: &&Flowop| action(flowop).moves();
-        let is_open_or_close =
-            |flowop: &&Flowop| opens(flowop) || matches!(action(flowop), Action::Close);
-        if transaction.flowops.iter().any(|flowop| is_open_or_close(&flowop))
+        if transaction.flowops.iter().any(|flowop| opens(&flowop) || is_close(&flowop))
             && let Some(flowop) = transaction.flowops.iter().find(is_move)
         {
             refused.push((flowop, "connect and disconnect in transactions of their own"));
-        }
-        if !transaction.order.is_empty()
-            && let Some(flowop) = transaction.flowops.first()
-        {
-            refused.push((flowop, "a transaction cannot have loops or mixes"));
         }
         refused.extend(transfers(transaction));
     }
@@ -79,6 +125,39 @@ pub(crate) fn check(group: &Group) -> Vec<ProgramError> {
         message: format!("{}: {problem}", ServerSockets.name()),
     });
     refused.collect()
+}
+
+/// Why the strands of a peer cannot serve any client by a transaction over streams. They do not know whose
+/// connection they have: what they do is the same for all, and each transaction begins with what a client does.
+fn stream_problem(transaction: &Transaction) -> Option<(&Flowop, &'static str)> {
+    let each = || transaction.flowops.iter().filter(|flowop| is_mirrored(flowop));
+    let other = each().find(|flowop| {
+        matches!(action(flowop), Action::SendFile | Action::ShutDown | Action::ReceiveEnd)
+    });
+    if let Some(other) = other {
+        return Some((other, "over TCP, only write and read can move bytes"));
+    }
+    if let Some(flowop) = transaction.flowops.iter().find(|flowop| flowop.options.canfail) {
+        return Some((flowop, "over TCP, no flowop may fail (canfail)"));
+    }
+    let is_drawn =
+        |flowop: &&Flowop| !matches!(flowop.options.size, None | Some(Quantity::Fixed(_)));
+    if let Some(flowop) = each().filter(is_move).find(is_drawn) {
+        return Some((flowop, "over TCP, messages have a fixed size"));
+    }
+    let repeats = !matches!(transaction.until, Until::Iterations(0 | 1));
+    let first = each().next()?;
+    let ends = each().next_back().is_some_and(|last| is_close(&last));
+    let (opening, closing) = (each().any(|f| opens(&f)), each().filter(is_close).count());
+    let is_whole = opens(&first) && ends && closing == 1;
+    if repeats && (opening || closing > 0) && !is_whole {
+        return Some((each().find(|f| opens(f) || is_close(f))?, WHOLE));
+    }
+    if opening && !opens(&first) {
+        return Some((first, WHOLE));
+    }
+    let leads = opens(&first) || is_close(&first) || matches!(action(first), Action::Send(_));
+    (!leads).then_some((first, WRITES_FIRST))
 }
 
 /// What a transaction moves in a way that is not possible.
@@ -195,5 +274,60 @@ mod tests {
         assert_eq!(problems(&once).len(), 1);
         let file = group(vec![connect("shared")], vec![flowop("sendfile", |_| {})]);
         assert_eq!(problems(&file).len(), 1);
+    }
+
+    fn tcp(options: impl FnOnce(&mut Options)) -> Flowop {
+        let mut connect = connect("per-worker");
+        connect.options.protocol = Some("tcp".to_owned());
+        options(&mut connect.options);
+        connect
+    }
+
+    #[test]
+    fn any_strand_can_serve_connections_that_are_all_alike() {
+        let close = || flowop("disconnect", |_| {});
+        let think = || flowop("think", |_| {});
+        for moving in
+            [vec![write()], vec![think(), write(), read(), read()], vec![write(), write()]]
+        {
+            assert_eq!(problems(&group(vec![tcp(|_| {})], moving)), Vec::<String>::new());
+        }
+        // A connection per transaction, in which the peer may also begin.
+        for moving in [vec![write(), read()], vec![read()], vec![]] {
+            let mut each = vec![tcp(|_| {})];
+            each.extend(moving);
+            each.push(close());
+            let mut group = group(Vec::new(), each);
+            group.transactions.retain(|transaction| transaction.flowops.len() > 1);
+            assert!(is_served(&group));
+            assert_eq!(problems(&group), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn connections_whose_client_must_be_known_are_refused() {
+        let refused = |opening, moving| problems(&group(opening, moving));
+        let connect = || vec![tcp(|_| {})];
+        assert_eq!(
+            refused(connect(), vec![read(), write()]),
+            [format!("server_sockets: {WRITES_FIRST}")]
+        );
+        let drawn = flowop("write", |o| o.size = Some(Quantity::Random { min: 1, max: 9 }));
+        let fixed = flowop("write", |o| o.size = Some(Quantity::Fixed(9)));
+        assert_eq!(refused(connect(), vec![fixed]), Vec::<String>::new());
+        assert_eq!(refused(connect(), vec![drawn]).len(), 1);
+        assert_eq!(refused(connect(), vec![flowop("write", |o| o.canfail = true)]).len(), 1);
+        assert_eq!(refused(connect(), vec![flowop("sendfile", |_| {})]).len(), 1);
+        // Connections that pile up, in two ways.
+        let mut again = group(connect(), vec![write()]);
+        again.transactions[0].until = Until::Iterations(2);
+        assert_eq!(problems(&again), [format!("server_sockets: {WHOLE}")]);
+        let piled = group(Vec::new(), vec![tcp(|_| {}), write()]);
+        assert_eq!(problems(&piled), [format!("server_sockets: {WHOLE}")]);
+        let both = vec![tcp(|_| {}), tcp(|_| {})];
+        assert_eq!(
+            refused(both, vec![write()])[0],
+            "server_sockets: a strand has one connection: use one connect"
+        );
     }
 }

@@ -55,7 +55,8 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
     run.throughput = Some(fixtures::throughput(does.bytes * 8.0, (does.bytes * 2.0) as u64));
     let per_second = does.bytes / does.size;
     run.operations = Some(Operations { count: 1, per_second, failed: 0, timeouts: 0 });
-    run.connections = Some(Connections { open: does.connections as u64, failed: 0 });
+    run.connections =
+        Some(Connections { open: does.connections as u64, failed: 0, accepted: None });
     let busy = cycles / HERTZ / CPUS * 100.0;
     run.hosts = vec![fixtures::host("master")];
     run.machines = vec![MachineRow {

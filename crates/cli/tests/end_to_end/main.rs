@@ -51,6 +51,7 @@ mod refusals;
 mod report;
 mod rss;
 mod scale;
+mod server_listeners;
 mod server_sockets;
 mod soak;
 mod stacks;

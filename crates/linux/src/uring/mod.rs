@@ -659,6 +659,12 @@ impl<S: AsFd> Ring<S> {
         next.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
     }
 
+    /// Whether [`Ring::accepted`] has more to say or do.
+    pub fn has_accepted(&self, listener: ListenerKey) -> bool {
+        let watch = self.watches.get(listener.0 as usize);
+        watch.is_some_and(|watch| !watch.accepted.is_empty() || !watch.armed)
+    }
+
     /// Tells by [`Event::Arrival`] whenever more can be read of a descriptor.
     ///
     /// # Errors

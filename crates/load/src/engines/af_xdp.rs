@@ -191,6 +191,8 @@ impl Loop {
                     let heeded = self.scheduler.wake(local, None, Interest::Arrival);
                     self.worker.net.mark_ready(local, number, heeded);
                 }
+                // Those are of TCP.
+                Token::WorkerListener { .. } => {}
                 Token::Inbox => {
                     while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {
                         if let Some(local) = self.worker.arrived(arrival) {

@@ -114,6 +114,7 @@ impl Loop {
     }
 
     fn poll(&mut self, events: &mut Vec<epoll::Event>, now: Nanos, due: Option<Nanos>) {
+        self.scheduler.wake_acceptors(&mut self.worker);
         let sleep = self.scheduler.sleep(now, due).unwrap_or(0);
         let Some(poll) = self.worker.net.opener.epoll() else {
             return;
@@ -145,6 +146,9 @@ impl Loop {
                     let heeded = self.scheduler.wake(local, None, Interest::Arrival);
                     self.worker.net.opener.mark_ready(local, number, heeded);
                 }
+                Token::WorkerListener { number } => {
+                    self.worker.net.opener.mark_worker_listener(number);
+                }
                 Token::Inbox => {
                     while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {
                         if let Some(local) = self.worker.arrived(arrival) {
@@ -157,5 +161,6 @@ impl Loop {
                 Token::Frames { .. } => {}
             }
         }
+        self.scheduler.wake_acceptors(&mut self.worker);
     }
 }

@@ -24,7 +24,7 @@ use crate::broker::receive_arrival;
 use crate::load::transports_of;
 use crate::ring_net::{RingNet, RingSocket};
 use crate::sockets::Token;
-use crate::worker::Worker;
+use crate::worker::{SocketNet as _, Worker};
 
 /// Operations that are gathered at most before they are handed over.
 const ENTRIES: u32 = 2048;
@@ -149,6 +149,7 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
         let now = Monotonic.now();
         let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
+        engine.scheduler.wake_acceptors(&mut engine.worker);
         let sleep = engine.scheduler.sleep(now, due);
         if let Err(source) = engine.worker.net.submit(sleep, &mut events) {
             // Without its ring a worker can do nothing.
@@ -162,6 +163,7 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
         for event in events.drain(..) {
             engine.on_event(event);
         }
+        engine.scheduler.wake_acceptors(&mut engine.worker);
     }
     engine.worker.close_all();
 }
@@ -204,6 +206,9 @@ impl Loop {
             }
             Token::Listener { local, .. } => {
                 self.scheduler.wake(local, None, on);
+            }
+            Token::WorkerListener { number } => {
+                self.worker.net.sockets_mut().opener.mark_worker_listener(number);
             }
             Token::Inbox => {
                 while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {

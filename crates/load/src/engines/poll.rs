@@ -45,6 +45,7 @@ enum Entry {
     Inbox,
     Connection { local: u32, wait: Wait },
     Listener { local: u32, number: u32 },
+    WorkerListener { number: u32 },
 }
 
 struct Loop {
@@ -69,7 +70,8 @@ fn run(thread: WorkerThread) {
     let Some(wakers) = wakers else { return };
     // A strand waits at all its listeners, or for one connection.
     let descriptors_of = |local| sockets.opener.listeners_of(local).count().max(1);
-    let most = 2 + (0..mine.len() as u32).map(descriptors_of).sum::<usize>();
+    let shared = sockets.opener.worker_listeners.len();
+    let most = 2 + shared + (0..mine.len() as u32).map(descriptors_of).sum::<usize>();
     let run = sockets.opener.run();
     let mut engine = Loop {
         worker: Worker::new(number, mine, sockets, patterns, outlet),
@@ -124,6 +126,7 @@ impl Loop {
     }
 
     fn poll(&mut self, now: Nanos, due: Option<Nanos>) -> io::Result<()> {
+        self.scheduler.wake_acceptors(&mut self.worker);
         let timeout = timespec(self.scheduler.sleep(now, due).unwrap_or(0));
         let mut descriptors = recycle(std::mem::take(&mut self.descriptors));
         self.entries.clear();
@@ -134,6 +137,10 @@ impl Loop {
             descriptors.push(PollFd::new(&self.wakers.inbox, PollFlags::IN));
         }
         let Worker { strands, net, .. } = &self.worker;
+        for (number, fd) in net.opener.worker_listeners.awaited() {
+            self.entries.push(Entry::WorkerListener { number });
+            descriptors.push(PollFd::new(fd, PollFlags::IN));
+        }
         for (local, wait) in self.scheduler.parked() {
             let flags = match wait.on {
                 Interest::Readable => PollFlags::IN,
@@ -178,6 +185,7 @@ impl Loop {
         for event in 0..events {
             self.on_event(self.entries[event]);
         }
+        self.scheduler.wake_acceptors(&mut self.worker);
         Ok(())
     }
 
@@ -193,6 +201,9 @@ impl Loop {
             }
             Entry::Connection { local, wait } => {
                 self.scheduler.wake(local, Some(wait.slot), wait.on);
+            }
+            Entry::WorkerListener { number } => {
+                self.worker.net.opener.mark_worker_listener(number);
             }
             Entry::Listener { local, number } => {
                 self.worker.net.opener.mark_ready(local, number, true);

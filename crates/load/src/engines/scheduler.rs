@@ -105,6 +105,14 @@ impl Scheduler {
         waits
     }
 
+    /// Queues strands for the connections that wait at listeners of the worker.
+    pub(super) fn wake_acceptors<N: SocketNet>(&mut self, worker: &mut Worker<N>) {
+        let opener = &mut worker.net.sockets_mut().opener;
+        opener.wake_acceptors(|local| {
+            self.wake(local, None, Interest::Arrival);
+        });
+    }
+
     /// The next strand to run. It waits for nothing any more.
     pub(super) fn next(&mut self) -> Option<u32> {
         let local = self.ready.pop_front()?;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_model::program::Program;
 use wirecost_program::net::Interest;
+use wirecost_program::served;
 use wirecost_program::strand::{TURN_BYTES, Turn, Wait};
 
 use super::{Engine, Run, Setup, WorkerThread};
@@ -29,6 +31,14 @@ impl Engine for Threads {
 
     fn shares_threads(&self) -> bool {
         false
+    }
+
+    fn refuses(&self, program: &Program) -> Option<String> {
+        let shares = program.groups.iter().any(|group| served::shared_listeners(group).is_some());
+        shares.then(|| {
+            "a strand's thread waits for its own connection only: for server_sockets over TCP use epoll, io_uring or poll"
+                .to_owned()
+        })
     }
 
     fn prepare(&self, _: &mut Setup<'_>) -> io::Result<Run> {

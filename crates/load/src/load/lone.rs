@@ -114,6 +114,7 @@ impl Lone {
             tcp_samples: 0,
             details: false,
             log: None,
+            completed: Arc::new([]),
             most_samples: 0,
         });
     }

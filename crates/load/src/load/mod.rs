@@ -3,6 +3,7 @@
 
 mod connections;
 mod departures;
+mod listeners;
 mod lone;
 mod placement;
 mod quiet;
@@ -15,6 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -329,11 +331,12 @@ impl Load {
             permissions: permissions.clone(),
             credentials: credentials(&plan.program)?,
         };
-        let (mut services, shared) = Services::open(&plan, engine, &common.services, &placement)?;
+        let (mut services, mut shared) =
+            Services::open(&plan, engine, &common.services, &placement)?;
         warnings.extend(shared.by_hash.map(|reason| {
             Warning::from(warning::Fallback {
                 host: String::new(),
-                wanted: "a socket for each CPU (server_sockets=per-worker)".to_owned(),
+                wanted: "a socket or listener for each CPU (server_sockets=per-worker)".to_owned(),
                 used: "sockets chosen by the hash of addresses".to_owned(),
                 reason: reason.to_owned(),
             })
@@ -346,10 +349,11 @@ impl Load {
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
         let (outlet, events) = EventSender::new(notify);
+        let mut of_workers = std::mem::take(&mut shared.of_workers).into_iter();
         for number in 0..placement.workers() {
             let (handle, inbox) = start_worker(
                 (&plan, engine),
-                number,
+                (number, of_workers.next().unwrap_or_default()),
                 &placement,
                 &common,
                 (&services, &shared_by_workers),
@@ -515,6 +519,7 @@ impl Load {
             self.plan.interval,
             self.outlet.clone(),
         );
+        let completed: Arc<[AtomicU64]> = self.groups.iter().map(|_| AtomicU64::new(0)).collect();
         for (number, (handle, counters)) in (0u32..).zip(self.handles.0.iter().zip(&counters)) {
             // A thread of each connection's own: not all of them.
             let samples = self.engine.shares_threads() || number < self.plan.tcp_samples;
@@ -527,6 +532,7 @@ impl Load {
                 tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
                 details: self.plan.details,
                 log: self.log.clone(),
+                completed: completed.clone(),
                 most_samples: SAMPLES / self.handles.0.len().max(1),
             }));
         }
@@ -603,7 +609,16 @@ impl Load {
             phase.told = true;
             // A host that has no part in the phase is through before it begins: its window ends
             // with the phase.
-            if phase.schedule.window.is_none() && Monotonic.now() > phase.schedule.start {
+            let number = phase.schedule.phase as usize;
+            let shares_listeners = |group: &Group| {
+                let of_group = group.phases.get(number).and_then(Option::as_deref);
+                of_group.is_some_and(|phase| phase.shares_listeners)
+            };
+            // Who serves any client does not know before the end how many transactions there are.
+            if phase.schedule.window.is_none()
+                && !self.groups.iter().any(shares_listeners)
+                && Monotonic.now() > phase.schedule.start
+            {
                 phase.snapshots.snapshot_at(Edge::WindowEnd);
                 phase.window_ended = true;
             }
@@ -688,6 +703,15 @@ impl Load {
             result.group_transactions =
                 group_transactions(&self.groups, &of_workers, &whole, &result.latencies);
             result.strands.sort_unstable_by_key(|strand| (strand.group, strand.strand));
+            // Of a group whose strands are on all workers, those of one number count together.
+            result.strands.dedup_by(|more, sum| {
+                let same = (more.group, more.strand) == (sum.group, sum.strand);
+                if same {
+                    sum.bytes += more.bytes;
+                    sum.transactions += more.transactions;
+                }
+                same
+            });
         }
         result.logged.sort_unstable_by_key(|strand| (strand.group, strand.strand));
         let has_tcp = transports_of(&self.plan.program)
@@ -796,7 +820,7 @@ fn shared_patterns(
 /// Starts one worker's thread, which announces where it listens.
 fn start_worker(
     (plan, engine): (&Plan, &'static dyn Engine),
-    number: u32,
+    (number, listeners): (u32, Vec<(u32, Vec<OwnedFd>)>),
     placement: &Placement,
     common: &Common,
     (services, shared): (&Services, &Shared),
@@ -826,7 +850,12 @@ fn start_worker(
     }
     let access = shared.program.as_ref().map(|program| program.access(number));
     let of_program = || shared.program.iter().flat_map(HostProgram::descriptors);
-    let (waits, maps) = (wake.iter().chain(&worker_end).count(), of_program().count());
+    // The services, and how many listeners each has.
+    let services_of: Vec<(u32, usize)> =
+        listeners.iter().map(|(service, fds)| (*service, fds.len())).collect();
+    let listeners: Vec<OwnedFd> = listeners.into_iter().flat_map(|(_, fds)| fds).collect();
+    let waits = wake.iter().chain(&worker_end).count();
+    let (own, maps) = (waits + listeners.len(), of_program().count());
     let allowed = common.permissions.files.clone();
     let thread = move |kept: io::Result<Vec<OwnedFd>>| {
         let set_up = move || -> io::Result<_> {
@@ -836,12 +865,14 @@ fn start_worker(
             thread::minimize_timer_slack();
             let mut kept = kept?;
             let mut program = None;
+            let mut own_listeners = Vec::new();
             let wakers = match engine.shares_threads() {
                 true => {
-                    let files = kept.split_off(waits + maps);
+                    let files = kept.split_off(own + maps);
                     common.permissions.files = common.permissions.files.with(files);
-                    let maps = kept.split_off(waits);
+                    let maps = kept.split_off(own);
                     program = access.map(|access| access.with(maps)).transpose()?;
+                    own_listeners = kept.split_off(waits);
                     let mut kept = kept.into_iter();
                     kept.next().zip(kept.next()).map(|(wake, inbox)| Wakers { wake, inbox })
                 }
@@ -872,6 +903,12 @@ fn start_worker(
                 (number, workers),
             )?;
             let listens = services::listen(&mut sockets, &wanted)?;
+            sockets.opener.set_cpu(cpu);
+            let mut own_listeners = own_listeners.into_iter();
+            for (service, count) in services_of {
+                let fds = own_listeners.by_ref().take(count).collect();
+                sockets.opener.share_listeners(service, fds)?;
+            }
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
             Ok((run, sockets, patterns, mine, wakers, started))
         };
@@ -891,8 +928,8 @@ fn start_worker(
         // A strand needs little stack; thousands of threads need thousands of them.
         .stack_size(256 << 10);
     let thread = if engine.shares_threads() {
-        let waits = wake.iter().chain(&worker_end).map(AsFd::as_fd);
-        let keep: Vec<_> = waits.chain(of_program()).chain(allowed.descriptors()).collect();
+        let own = wake.iter().chain(&worker_end).chain(&listeners).map(AsFd::as_fd);
+        let keep: Vec<_> = own.chain(of_program()).chain(allowed.descriptors()).collect();
         descriptors::spawn_with_own_table(builder, &keep, thread)
     } else {
         builder.spawn(move || thread(Ok(Vec::new())))

@@ -1,12 +1,13 @@
 //! Which strands run on which worker, and on which CPU that is pinned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use wirecost_model::plan::limits::WORKERS;
 use wirecost_model::plan::{Plan, at_most, open_at_once};
 use wirecost_model::program::{GroupProgram, Side};
 use wirecost_model::warning::{self, Warning};
+use wirecost_program::served;
 
 use super::LoadError;
 use super::services::{Strands, own_addresses_per_strand};
@@ -18,6 +19,9 @@ use crate::sockets::has_placement;
 /// table fails late and badly.
 const SPARE: u64 = 2_000;
 
+/// Strands of groups of which every worker has all, on all workers together. Each takes about a kilobyte.
+const EVERYWHERE: u64 = 1 << 18;
+
 #[derive(Debug)]
 pub(super) struct Placement {
     workers: u32,
@@ -26,6 +30,8 @@ pub(super) struct Placement {
     cpus_per_worker: Option<usize>,
     /// Strands of each group, by its number.
     strands: Vec<(u32, u32)>,
+    /// Groups of which every worker has all strands: clients are served wherever they arrive.
+    everywhere: BTreeSet<u32>,
     worker_of: WorkerOf,
     forced: bool,
     /// The engine, where CPUs are too few for its threads of the kernel.
@@ -59,12 +65,19 @@ impl Placement {
             )));
         }
         let cpus = plan.cpus.clone();
+        let everywhere: BTreeSet<u32> = groups
+            .iter()
+            .filter(|group| served::shared_listeners(group).is_some())
+            .map(|group| group.group)
+            .collect();
+        // Successive connections of one strand may go to any worker.
+        let useful = if everywhere.is_empty() { total.max(1) } else { u32::MAX };
         let (workers, forced) = if engine.shares_threads() {
             let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
             let fit = (cpus.len() / engine.cpus_per_worker()).max(1) as u32;
             let most = engine.limits().map_or(u32::MAX, |limits| limits.default_workers);
             let wanted = plan.workers.unwrap_or(fit.min(most)).max(1);
-            let workers = wanted.max(least).min(total.max(1));
+            let workers = wanted.max(least).min(useful);
             (workers, least > wanted)
         } else if needed > per_worker {
             return Err(LoadError::Plan(format!(
@@ -78,6 +91,21 @@ impl Placement {
         if engine.shares_threads() {
             at_most("the number of workers, for all their descriptors", workers, WORKERS)
                 .map_err(|error| LoadError::Plan(error.to_string()))?;
+        }
+        if !everywhere.is_empty() {
+            let all = groups.iter().filter(|group| everywhere.contains(&group.group));
+            let (strands, connections) = all.fold((0, 0), |(strands, connections), group| {
+                let of_group = u64::from(group.strands);
+                (strands + of_group, connections + of_group * connections_per_strand(group))
+            });
+            let everywhere = strands * u64::from(workers);
+            if everywhere > EVERYWHERE || connections > per_worker {
+                return Err(LoadError::Plan(format!(
+                    "with server_sockets over TCP, each of {workers} workers may have to serve all {strands} strands \
+                     ({connections} connections): use fewer strands or workers (strands times workers at most \
+                     {EVERYWHERE}, and {per_worker} connections)"
+                )));
+            }
         }
         let groups_count = groups.iter().map(|g| g.group + 1).max().unwrap_or(0);
         let mut before = vec![0u32; groups_count as usize];
@@ -106,6 +134,7 @@ impl Placement {
             cpus,
             cpus_per_worker,
             strands,
+            everywhere,
             worker_of,
             forced,
             crowded,
@@ -145,10 +174,28 @@ impl Placement {
     /// (group, strand) of a worker's strands, ascending.
     pub(super) fn strands(&self, worker: u32) -> impl Iterator<Item = (u32, u32)> {
         let of_group = move |&(group, count): &(u32, u32)| {
-            let own = self.worker_of.strands(group, count, worker);
-            own.map(move |strand| (group, strand))
+            let everywhere = self.everywhere.contains(&group);
+            let all = (0..count).filter(move |_| everywhere);
+            let own = self.worker_of.strands(group, count, worker).filter(move |_| !everywhere);
+            all.chain(own).map(move |strand| (group, strand))
         };
         self.strands.iter().flat_map(of_group)
+    }
+
+    /// The CPU of each of these workers.
+    ///
+    /// # Errors
+    /// Why a CPU does not tell which of them it is of.
+    pub(super) fn distinct_cpus(
+        &self,
+        workers: impl IntoIterator<Item = u32>,
+    ) -> Result<Vec<u32>, &'static str> {
+        let cpus: Option<Vec<u32>> = workers.into_iter().map(|worker| self.cpu(worker)).collect();
+        let cpus = cpus.ok_or("workers are not pinned to CPUs")?;
+        match cpus.iter().collect::<BTreeSet<_>>().len() == cpus.len() {
+            true => Ok(cpus),
+            false => Err("several workers share a CPU"),
+        }
     }
 
     pub(super) fn warnings(&self) -> Vec<Warning> {
@@ -204,7 +251,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use wirecost_model::plan::EngineName;
-    use wirecost_model::program::Program;
+    use wirecost_model::profile::{IoValue, Options, Position, Until};
+    use wirecost_model::program::{HostFlowop, PhaseProgram, Program, ServiceRef};
 
     use super::*;
 
@@ -234,6 +282,51 @@ mod tests {
 
     fn placement_of(side: Side, workers: Option<u32>, engine: &dyn Engine) -> Placement {
         Placement::new(&plan_of(side, workers), engine, 20_000).expect("a plan that fits")
+    }
+
+    /// A peer whose strands accept the connections of any client.
+    fn everywhere(strands: u32) -> GroupProgram {
+        let mut options = Options { protocol: Some("tcp".to_owned()), ..Options::default() };
+        options.io.set("server_sockets", IoValue::Text("per-worker".to_owned()));
+        let accept = HostFlowop {
+            flowop: 0,
+            kind: "accept".to_owned(),
+            options,
+            service: Some(ServiceRef { host: 1, service: 0 }),
+            most_open: 1,
+            at: Position::default(),
+        };
+        let phase = PhaseProgram {
+            until: Until::Iterations(1),
+            arrivals: None,
+            acts: vec![accept],
+            order: Vec::new(),
+        };
+        GroupProgram { group: 0, name: String::new(), strands, phases: vec![Some(phase)] }
+    }
+
+    #[test]
+    fn every_worker_has_all_strands_that_accept_from_any_client() {
+        let placed = |strands, workers, limit| {
+            let mut plan = plan_of(Side::Peer, workers);
+            plan.program.groups = vec![everywhere(strands)];
+            Placement::new(&plan, crate::engines::ALL[0], limit)
+        };
+        // Also where there are fewer strands than workers: the next connection may go to any.
+        let placement = placed(3, None, 20_000).unwrap();
+        assert_eq!(placement.workers(), 4);
+        for worker in 0..4 {
+            let strands: Vec<_> = placement.strands(worker).collect();
+            assert_eq!(strands, [(0, 0), (0, 1), (0, 2)]);
+        }
+        assert_eq!(placement.distinct_cpus(0..4), Ok(vec![0, 1, 2, 3]));
+        let crowded = placed(3, Some(5), 20_000).unwrap();
+        assert_eq!(crowded.distinct_cpus(0..5), Err("several workers share a CPU"));
+        // Any worker may have to hold all connections.
+        for (strands, limit) in [(10_000, 6_000), (100_000, 1 << 20)] {
+            let refused = placed(strands, Some(4), limit).unwrap_err().to_string();
+            assert!(refused.contains("fewer strands or workers"), "{refused}");
+        }
     }
 
     /// Pairs of the CPUs that the ends of a flow are on.

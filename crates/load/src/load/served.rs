@@ -53,13 +53,9 @@ impl ServedSockets {
             let socket = first.take().map_or_else(|| Ok(listen(&address)?.0), Ok)?;
             sockets.insert(worker, socket);
         }
-        let cpus: Option<Vec<u32>> = workers.iter().map(|&worker| placement.cpu(worker)).collect();
-        let by_hash = match cpus {
-            None => Some("workers are not pinned to CPUs"),
-            Some(cpus) if cpus.iter().collect::<BTreeSet<_>>().len() < cpus.len() => {
-                Some("several workers share a CPU")
-            }
-            Some(cpus) => {
+        let by_hash = match placement.distinct_cpus(workers) {
+            Err(reason) => Some(reason),
+            Ok(cpus) => {
                 if let Some(socket) = sockets.values().next() {
                     reuseport::select_by_cpu(socket, &cpus)
                         .map_err(LoadError::system("SO_ATTACH_REUSEPORT_CBPF"))?;

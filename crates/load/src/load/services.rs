@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use wirecost_linux::vsock;
 use wirecost_model::plan::limits::ADDRESSES;
 use wirecost_model::plan::{Address, Endpoints, Identity, Plan, ServiceAddresses, at_most};
 use wirecost_model::program::Service;
+use wirecost_profile::io_options::IoOption as _;
+use wirecost_profile::io_options::server_sockets::ServerSockets;
 use wirecost_profile::protocols::{self, Family};
 use wirecost_program::hello;
 use wirecost_program::net::Owner;
@@ -19,6 +22,7 @@ use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step;
 
 use super::LoadError;
+use super::listeners::{WorkerListeners, ports_of_reconnecting};
 use super::placement::Placement;
 use super::served::ServedSockets;
 use crate::broker::{ListenerKind, SharedListener, ask_consent};
@@ -67,6 +71,9 @@ pub(super) fn own_addresses_per_strand(
     service: &Service,
 ) -> Option<u32> {
     let strands = strands.of_service(service);
+    if shares_listeners(service) {
+        return None;
+    }
     let stream = protocols::find(&service.protocol).is_some_and(|p| p.delivery().is_reliable());
     let own = stream
         && service.conns_per_strand == 1
@@ -77,6 +84,14 @@ pub(super) fn own_addresses_per_strand(
         && family(service) == Family::Inet
         && engine.shares_threads();
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
+}
+
+/// Whether strands of all workers accept the connections of a service.
+fn shares_listeners(service: &Service) -> bool {
+    let protocol = protocols::find(&service.protocol);
+    protocol.is_some_and(|protocol| protocol.delivery().is_reliable())
+        && ServerSockets.fits(protocol)
+        && ServerSockets.shared(&service.options).is_some()
 }
 
 /// How many addresses the strands of a service share, where they have none of their own.
@@ -91,6 +106,18 @@ fn shared_addresses(service: &Service, strands: usize, stream: bool) -> u32 {
 
 fn family(service: &Service) -> Family {
     protocols::find(&service.protocol).map_or(Family::Inet, |protocol| protocol.family())
+}
+
+/// Addresses that all strands of a service connect to: each begins at another one and goes round from there.
+fn going_round(
+    identity: Identity,
+    mut addresses: Vec<Address>,
+    strands: usize,
+) -> ServiceAddresses {
+    let per_strand = addresses.len() as u32;
+    addresses.extend_from_within(..);
+    let of_strand = (0..strands as u32).map(|strand| strand % per_strand.max(1)).collect();
+    ServiceAddresses { identity, addresses, of_strand, per_strand, data: None }
 }
 
 /// What one worker listens at: (service, group, strand, addresses).
@@ -114,6 +141,8 @@ pub(super) struct Shared {
     pub(super) arrivals: Vec<Arrival>,
     /// Why the kernel chooses the sockets of clients by their addresses.
     pub(super) by_hash: Option<&'static str>,
+    /// Listeners of each worker, by service.
+    pub(super) of_workers: Vec<Vec<(u32, Vec<OwnedFd>)>>,
 }
 
 #[derive(Debug)]
@@ -155,6 +184,7 @@ impl Services {
         services.check_addresses(&strands_of)?;
         let mut listeners = Vec::new();
         let (mut arrivals, mut by_hash) = (Vec::new(), None);
+        let mut of_workers: Vec<_> = (0..placement.workers()).map(|_| Vec::new()).collect();
         let run = hello::run_number(&plan.token);
         for (index, own) in own.iter().enumerate() {
             let service = services.described[index].clone();
@@ -173,6 +203,23 @@ impl Services {
                     data: Some(1),
                 });
                 arrivals.extend(sockets.arrivals(run, &service, strands, placement)?);
+                continue;
+            }
+            if own.listeners.is_some() {
+                let ports = match service.reconnects && service.port.is_none() {
+                    true => ports_of_reconnecting(placement.workers()),
+                    false => shared_addresses(&service, strands, true),
+                };
+                let listeners = WorkerListeners::open(&services, own, (index, ports), placement)?;
+                by_hash = by_hash.or(listeners.by_hash);
+                for (of, fds) in of_workers.iter_mut().zip(listeners.of_workers) {
+                    of.push((index as u32, fds));
+                }
+                services.listening.push(going_round(
+                    Identity::Address,
+                    listeners.addresses,
+                    strands,
+                ));
                 continue;
             }
             match services.per_strand[index] {
@@ -199,21 +246,12 @@ impl Services {
                         listeners.push(SharedListener { listener, kind });
                         addresses.push(address);
                     }
-                    // Each strand begins at another one and goes round from there.
-                    let per_strand = addresses.len() as u32;
-                    addresses.extend_from_within(..);
-                    services.listening.push(ServiceAddresses {
-                        identity: Identity::Hello,
-                        addresses,
-                        of_strand: (0..strands as u32).map(|s| s % per_strand).collect(),
-                        per_strand,
-                        data: None,
-                    });
+                    services.listening.push(going_round(Identity::Hello, addresses, strands));
                 }
             }
         }
         services.open_consent(&mut listeners)?;
-        Ok((services, Shared { listeners, arrivals, by_hash }))
+        Ok((services, Shared { listeners, arrivals, by_hash, of_workers }))
     }
 
     /// Checks that there can be so many addresses before there is any.

@@ -13,6 +13,7 @@ mod settings;
 mod source_ports;
 mod stamps;
 mod token;
+mod worker_listeners;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -184,6 +185,7 @@ impl Sockets {
     /// A phase with this window begins.
     pub(crate) fn begin(&mut self, phase: u32, window: Range<Nanos>) {
         let rows = self.opener.begin(phase);
+        self.opener.worker_listeners.begin();
         self.settings.begin(rows);
         self.data.begin_stamps(window);
     }

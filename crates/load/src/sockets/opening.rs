@@ -14,6 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_linux::route::source_address;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
+use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
 use wirecost_model::server_sockets::ServerSockets as Policy;
@@ -32,6 +33,7 @@ use super::settings::SettingsLog;
 use super::source_ports::Destination;
 use super::stamps::Sampling;
 use super::token::{Token, Trigger, make_edge_triggered, register};
+use super::worker_listeners::WorkerListeners;
 use super::{Common, Socket};
 use crate::clients::Clients;
 use crate::permissions::Partners;
@@ -136,6 +138,13 @@ pub(crate) struct Opener {
     /// The listeners of each strand that has addresses of its own, by its place among its worker's;
     /// several of a service where connections are spread over addresses.
     listeners: Vec<Vec<Listener>>,
+    /// Those at which any strand accepts.
+    pub(crate) worker_listeners: WorkerListeners,
+    /// The CPU that the worker is pinned to.
+    cpu: Option<u32>,
+    /// Connections that it accepted at those listeners, by whether this CPU had handled their packets.
+    on_own_cpu: u64,
+    on_other_cpu: u64,
     /// The engine tells of listeners at which somebody waits, and the others are not asked.
     only_ready: bool,
     /// Connections that have come by the inbox, by group and strand.
@@ -166,6 +175,8 @@ pub(crate) struct OwnService {
     pub(crate) setup: Arc<SocketSetup>,
     /// Where its clients share sockets.
     pub(crate) clients: Option<Arc<Clients>>,
+    /// Where they share listeners.
+    pub(crate) listeners: Option<Policy>,
 }
 
 impl OwnService {
@@ -175,10 +186,14 @@ impl OwnService {
         let resolve = |service: &Service| {
             let transport = transport(&service.protocol)?;
             let setup = SocketSetup::new(&service.options, transport.protocol());
-            let has_clients = ServerSockets.fits(Some(transport.protocol()))
-                && ServerSockets.shared(&service.options).is_some();
-            let clients = has_clients.then(|| Arc::new(Clients::new(CLIENTS)));
-            Ok(Self { described: service.clone(), transport, setup: Arc::new(setup), clients })
+            let shared = ServerSockets
+                .shared(&service.options)
+                .filter(|_| ServerSockets.fits(Some(transport.protocol())));
+            let is_stream = transport.protocol().delivery().is_reliable();
+            let (described, setup) = (service.clone(), Arc::new(setup));
+            let clients = shared.filter(|_| !is_stream).map(|_| Arc::new(Clients::new(CLIENTS)));
+            let listeners = shared.filter(|_| is_stream);
+            Ok(Self { described, transport, setup, clients, listeners })
         };
         services.iter().map(resolve).collect()
     }
@@ -198,6 +213,10 @@ impl Opener {
             allowed: Vec::new(),
             transports: ByStep::default(),
             listeners: Vec::new(),
+            worker_listeners: WorkerListeners::default(),
+            cpu: None,
+            on_own_cpu: 0,
+            on_other_cpu: 0,
             only_ready: false,
             arrivals: HashMap::new(),
             awaits_broker: false,
@@ -302,6 +321,56 @@ impl Opener {
         Ok(bound)
     }
 
+    /// Has all strands of the worker accept at these listeners of a service.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub(crate) fn share_listeners(&mut self, service: u32, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let policy = self.services.get(service as usize).and_then(|of| of.listeners);
+        let policy = policy.ok_or(io::ErrorKind::InvalidInput)?;
+        self.worker_listeners.add((service, policy), fds, self.epoll.as_ref())
+    }
+
+    /// Has it know the CPU that its worker is pinned to.
+    pub(crate) fn set_cpu(&mut self, cpu: Option<u32>) {
+        self.cpu = cpu;
+    }
+
+    /// An event loop has been told of somebody at a listener of the worker.
+    pub(crate) fn mark_worker_listener(&mut self, number: u32) {
+        self.worker_listeners.mark(number, self.epoll.as_ref());
+    }
+
+    /// Tells strands, by their place among the worker's, of those who wait at its listeners.
+    pub(crate) fn wake_acceptors(&mut self, strand: impl FnMut(u32)) {
+        self.worker_listeners.wake(strand);
+    }
+
+    /// The next connection at the worker's listeners.
+    fn accept_shared(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let allowed = self.allowed.get(service as usize).and_then(Option::as_deref);
+        while let Some(number) = self.worker_listeners.look(service, owner.local) {
+            let fd = self.worker_listeners.fd(number).ok_or(io::ErrorKind::NotFound)?;
+            match rustix::net::acceptfrom_with(fd, flags) {
+                Ok((fd, from)) => {
+                    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+                    if self.partners.accepts(from) && is_expected(from, allowed) {
+                        self.worker_listeners.accepted(number);
+                        return Ok(fd);
+                    }
+                    self.rejected_connections += 1;
+                }
+                // Another worker may have been first.
+                Err(Errno::AGAIN) => self.worker_listeners.exhausted(number),
+                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.worker_listeners.wait(service, owner.local);
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
     /// An event loop has been told of somebody at a listener of a strand. `heeded`: the strand was waiting
     /// for that.
     pub(crate) fn mark_ready(&mut self, local: u32, number: u32, heeded: bool) {
@@ -390,6 +459,9 @@ impl Opener {
 
     /// The next connection at the strand's own listeners.
     pub(crate) fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        if self.worker_listeners.has(service) {
+            return self.accept_shared(service, owner);
+        }
         let flags = if self.blocking {
             SocketFlags::CLOEXEC
         } else {
@@ -557,6 +629,9 @@ impl Opener {
     ) -> io::Result<Socket> {
         let transport = self.transport(open)?;
         transport.accepted(&fd, &open.setup)?;
+        if self.worker_listeners.has(open.service.service) {
+            self.note_cpu(&fd);
+        }
         let mut socket = admit(fd, transport, State::Securing);
         let clients = self.services.get(open.service.service as usize);
         socket.clients = clients.and_then(|service| service.clients.clone());
@@ -581,6 +656,25 @@ impl Opener {
         }
         settings.read(&socket, open, self.epoll.as_ref());
         Ok(socket)
+    }
+
+    /// Adds the connections that were accepted at listeners of the worker.
+    pub(crate) fn add_accepted(&self, io: &mut IoCounts) {
+        io.accepted_on_own_cpu += self.on_own_cpu;
+        io.accepted_on_other_cpu += self.on_other_cpu;
+    }
+
+    /// Counts whether the CPU of the worker has handled the packets of a new connection. The kernel notes the CPU when
+    /// it makes the socket: <https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c#L2338> (`sk_clone_lock`)
+    fn note_cpu(&mut self, fd: &OwnedFd) {
+        let Some(own) = self.cpu else { return };
+        if let Ok(cpu) = socket2::SockRef::from(fd).cpu_affinity() {
+            let counted = match cpu == own as usize {
+                true => &mut self.on_own_cpu,
+                false => &mut self.on_other_cpu,
+            };
+            *counted += 1;
+        }
     }
 
     /// Has the epoll, where there is one, tell of a connection from now on. What does not have to wait for
@@ -741,6 +835,8 @@ fn from_one_of(
 ) -> io::Result<OwnedFd> {
     let attempt = |from| match transport.connect_from(from, address, setup) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        // The last connection between the two ports has closed less than a minute ago.
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
         done => Some(done),
     };
     let mut tried = sources.take(PORTS_TRIED);

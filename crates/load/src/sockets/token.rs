@@ -16,6 +16,10 @@ pub(crate) enum Token {
         local: u32,
         number: u32,
     },
+    /// A listener of the worker itself, at which any of its strands accepts.
+    WorkerListener {
+        number: u32,
+    },
     Inbox,
     Wake,
     /// A socket of frames, by its number among those of its worker.
@@ -27,6 +31,7 @@ pub(crate) enum Token {
 /// A lower half from here on is the number of a listener, not a slot.
 const LISTENER: u32 = 1 << 31;
 const SPECIAL: u32 = u32::MAX;
+const WORKER_LISTENER: u32 = SPECIAL - 1;
 /// The first number of sockets of frames behind those of other special tokens.
 const FRAMES: u32 = 2;
 
@@ -35,6 +40,7 @@ impl Token {
         let (high, low) = match self {
             Token::Connection { local, slot } => (local, slot),
             Token::Listener { local, number } => (local, LISTENER | number),
+            Token::WorkerListener { number } => (WORKER_LISTENER, number),
             Token::Inbox => (SPECIAL, 0),
             Token::Wake => (SPECIAL, 1),
             Token::Frames { port } => (SPECIAL, FRAMES + port),
@@ -55,6 +61,7 @@ impl Token {
             (SPECIAL, 0) => Token::Inbox,
             (SPECIAL, low) if low >= FRAMES => Token::Frames { port: low - FRAMES },
             (SPECIAL, _) => Token::Wake,
+            (WORKER_LISTENER, number) => Token::WorkerListener { number },
             (local, low) if low < LISTENER => Token::Connection { local, slot: low },
             (local, low) => Token::Listener { local, number: low & !LISTENER },
         }
@@ -91,6 +98,23 @@ pub(crate) fn register(
     trigger: Trigger,
 ) -> std::io::Result<()> {
     Ok(epoll::add(epoll, fd, token.data(), trigger.flags())?)
+}
+
+/// Registers a listener. `shared`: of several epolls that know it, one that sleeps is woken for somebody who comes
+/// (EPOLLEXCLUSIVE). `edge`: only when somebody comes, else for as long as somebody is there.
+///
+/// # Errors
+/// Those of epoll_ctl(2).
+pub(super) fn register_listener(
+    epoll: &OwnedFd,
+    fd: impl AsFd,
+    token: Token,
+    (shared, edge): (bool, bool),
+) -> std::io::Result<()> {
+    let mut flags = epoll::EventFlags::IN;
+    flags.set(epoll::EventFlags::EXCLUSIVE, shared);
+    flags.set(epoll::EventFlags::ET, edge);
+    Ok(epoll::add(epoll, fd, token.data(), flags)?)
 }
 
 /// Has a registered descriptor told of when something changes. What is there now is told of again.

@@ -3,7 +3,7 @@
 
 mod mptcp;
 mod sctp;
-mod tcp;
+pub(crate) mod tcp;
 mod tls;
 mod udp;
 mod unix;

@@ -22,9 +22,27 @@ pub(super) fn listen(
     kind: Option<IpProtocol>,
     setup: &SocketSetup,
 ) -> io::Result<(OwnedFd, Address)> {
+    bind_and_listen(address, kind, setup, false)
+}
+
+/// Listens at an address where other sockets of this user, made in the same way, may listen as well (SO_REUSEPORT).
+pub(crate) fn listen_with_others(
+    address: &Address,
+    setup: &SocketSetup,
+) -> io::Result<(OwnedFd, Address)> {
+    bind_and_listen(address, None, setup, true)
+}
+
+fn bind_and_listen(
+    address: &Address,
+    kind: Option<IpProtocol>,
+    setup: &SocketSetup,
+    with_others: bool,
+) -> io::Result<(OwnedFd, Address)> {
     let address = inet::socket_address(address)?;
     let socket = inet::socket(address, Type::STREAM, kind, setup)?;
     socket.set_reuse_address(true)?;
+    socket.set_reuse_port(with_others)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
@@ -39,6 +57,10 @@ pub(super) fn connect(
 ) -> io::Result<OwnedFd> {
     let address = inet::socket_address(address)?;
     let socket = inet::socket(address, Type::STREAM, kind, setup)?;
+    if from.is_some() {
+        // So that a port can be used again, towards another port of the peer, whose last connection closed a moment ago.
+        socket.set_reuse_address(true)?;
+    }
     inet::bind(&socket, from, setup)?;
     inet::connect(socket, &address.into())
 }

@@ -26,7 +26,7 @@ impl IoOption for ServerSockets {
     }
 
     fn help(&self) -> &'static str {
-        "sockets that the peer receives the datagrams of the group on"
+        "sockets on which the peer receives datagrams or accepts connections of the group"
     }
 
     fn flowops(&self) -> Flowops {
@@ -34,7 +34,7 @@ impl IoOption for ServerSockets {
     }
 
     fn protocols(&self) -> &'static [&'static str] {
-        &["udp"]
+        &["udp", "tcp"]
     }
 
     fn value(&self) -> ValueType {

@@ -11,7 +11,6 @@ use wirecost_model::program::{GroupProgram, HostFlowop, PhaseProgram, Program, S
 use wirecost_profile::flowops::{self, Action as FlowopAction};
 use wirecost_profile::io_options::IoOption;
 use wirecost_profile::io_options::busy_poll::BusyPoll;
-use wirecost_profile::io_options::server_sockets::ServerSockets;
 use wirecost_profile::protocols::{self, Protocol};
 
 use super::{
@@ -25,6 +24,7 @@ use crate::draw;
 use crate::files::{self, FileSource};
 use crate::outstanding;
 use crate::route::{StepSequence, first_steps};
+use crate::served;
 use crate::socket_setup::SocketSetup;
 
 /// How long a connection may take to open, unless its flowop says otherwise.
@@ -88,7 +88,8 @@ impl Host<'_> {
             batched,
             protocols,
         };
-        let serves = serves(group);
+        let serves = served::shared_sockets(group).is_some();
+        let shares_listeners = served::shared_listeners(group).is_some();
         let mut phases = Vec::new();
         let mut keys = Vec::new();
         for (number, phase) in group.phases.iter().enumerate() {
@@ -110,6 +111,7 @@ impl Host<'_> {
             let slots = connections.ids.len();
             let whole = finish(steps, phase, self.side, slots, (key(ORDER), group.strands))?;
             let whole = if serves { whole.serving() } else { whole };
+            let whole = Phase { shares_listeners, ..whole };
             phases.push(Some(Arc::new(whole)));
             keys.push(phase.acts.iter().map(|act| self.row_of(group, act)).collect());
         }
@@ -402,6 +404,7 @@ fn finish(
         lead,
         ahead,
         serves: false,
+        shares_listeners: false,
         datagrams_only,
         opens,
         quiet: QUIET_PERIOD.saturating_add(thinks).saturating_add(leaves_later),
@@ -428,12 +431,6 @@ fn departure_times(phase: &PhaseProgram, steps: &[Step]) -> Option<(Nanos, Sends
     };
     let lead = departures::lead(&act.options).filter(|_| step.datagram);
     lead.map(|lead| (lead, sends, step.count))
-}
-
-/// Whether a group's strands receive from any client.
-fn serves(group: &GroupProgram) -> bool {
-    let mut acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
-    acts.any(|act| act.kind == "accept" && ServerSockets.shared(&act.options).is_some())
 }
 
 /// The steps where all are plain, see [`Phase::plain`]; else none.

@@ -266,6 +266,9 @@ pub struct Phase {
     pub ahead: u64,
     /// Whether the strand receives from any client, on a socket that it may share with other strands.
     pub serves: bool,
+    /// Whether the strands of all workers accept at listeners that they share: which client a strand serves is known
+    /// to nobody, only how many transactions they complete together.
+    pub shares_listeners: bool,
     /// Whether any step may fail, so that one side may begin what the other never sees.
     pub can_fail: bool,
     /// Whether every transfer is by datagrams, so iterations of both ends need not agree.
@@ -293,6 +296,15 @@ impl Phase {
             self.plain.clear();
         }
         self
+    }
+
+    /// Whether a strand accepts a connection in each transaction, and closes it in the same one.
+    pub fn reconnects(&self) -> bool {
+        self.accepts() && self.steps.iter().any(|step| matches!(step.action, Action::Close))
+    }
+
+    pub fn accepts(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.action, Action::Accept(_)))
     }
 
     pub fn receives(&self) -> bool {

@@ -127,10 +127,26 @@ fn connections(of: &Connections) -> Cell {
     if of.failed > 0 {
         text += &format!(", {} failed", count(of.failed));
     }
-    Parts::new(text)
-        .with("open", Unit::Count, of.open as f64)
-        .with("failed", Unit::Count, of.failed as f64)
-        .into()
+    if let Some(accepted) = of.accepted {
+        let all = accepted.on_own_cpu + accepted.on_other_cpu;
+        text += &format!(
+            ", {} accepted ({} by a worker on another CPU than that of their packets)",
+            count(all),
+            count(accepted.on_other_cpu)
+        );
+    }
+    let parts = Parts::new(text).with("open", Unit::Count, of.open as f64).with(
+        "failed",
+        Unit::Count,
+        of.failed as f64,
+    );
+    match of.accepted {
+        Some(accepted) => parts
+            .with("accepted on own CPU", Unit::Count, accepted.on_own_cpu as f64)
+            .with("accepted on other CPU", Unit::Count, accepted.on_other_cpu as f64)
+            .into(),
+        None => parts.into(),
+    }
 }
 
 fn tcp(of: &Tcp) -> Cell {

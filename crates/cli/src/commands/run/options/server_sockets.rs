@@ -20,15 +20,15 @@ impl RunOption for ServerSockets {
     }
 
     fn help(&self) -> &'static str {
-        "Sockets that the peer receives UDP datagrams on: per-connection, per-worker (the one of the CPU that handled \
-         the packet), or shared by all workers [default: the profile's, or per-connection]"
+        "Sockets on which the peer receives UDP datagrams or accepts TCP connections: per-connection, per-worker (the \
+         one of the CPU that handled the packet), or shared by all workers [default: the profile's, or per-connection]"
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {
         let sockets: Sockets = value.parse()?;
         let value = IoValue::Text(sockets.to_string());
         Ok(Change::to_profile(move |profile| {
-            set_on_connections(profile, &SocketsOption, &value, "--server-sockets", "by UDP")
+            set_on_connections(profile, &SocketsOption, &value, "--server-sockets", "by UDP or TCP")
         }))
     }
 }
