@@ -1,7 +1,7 @@
 //! The figures of a window: throughput, rates, latency, fairness, TCP, and a row per flowop and
 //! phase.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
@@ -9,6 +9,7 @@ use wirecost_model::measure::{
     burst_lengths,
 };
 use wirecost_model::outcome::Outcome;
+use wirecost_model::placement::StrandPlacement;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
     AcceptedConnections, AfterRamp, Connections, Datagrams, Fairness, FlowopRow, FrameCounts, Io,
@@ -336,6 +337,21 @@ pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {
     let mut sums = FairnessSums::default();
     masters(windows).for_each(|w| sums.merge(&w.phase.fairness));
     Some(Fairness { jain: sums.jain()?, strands: sums.strands })
+}
+
+/// Where strands were placed, as the hosts that connect say, with what their peers saw of the packets.
+pub(crate) fn placements(outcome: &Outcome) -> Option<Vec<StrandPlacement>> {
+    let all = || outcome.hosts.iter().flat_map(|host| &host.placements);
+    let mut seen: BTreeMap<(&str, u32, u32), BTreeSet<u32>> = BTreeMap::new();
+    for of in all().filter(|of| of.by.is_none()) {
+        seen.entry((&of.peer, of.group, of.strand)).or_default().extend(&of.arrived_on);
+    }
+    let placed = all().filter(|of| of.by.is_some()).map(|of| {
+        let seen = seen.get(&(&of.peer[..], of.group, of.strand));
+        StrandPlacement { arrived_on: seen.cloned().unwrap_or_default(), ..of.clone() }
+    });
+    let placed: Vec<StrandPlacement> = placed.collect();
+    (!placed.is_empty()).then_some(placed)
 }
 
 /// Of all hosts, each said once.

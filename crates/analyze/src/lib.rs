@@ -107,6 +107,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     let encrypts = outcome.phases.iter().any(|plan| plan.encrypts);
     run.crypto = encrypts.then(|| crypto::of(&run));
     run.settings = figures::settings(outcome);
+    run.placements = figures::placements(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 
     let mut problems = run_warnings::of(outcome, headline, &windows, &run);

@@ -95,6 +95,7 @@ pub(crate) fn of(
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, run, warnings);
+    moved(run, warnings);
     warnings.extend(retransmitted(outcome, run));
     warnings.extend(not_reached(run));
     io_options(run, windows, warnings);
@@ -103,6 +104,20 @@ pub(crate) fn of(
     unverified(outcome, &mut problems.errors);
     nothing_moved(run, &mut problems);
     problems
+}
+
+/// Placement by a device's table is of queues, whose CPUs nobody chose.
+fn moved(run: &Run, warnings: &mut Vec<Warning>) {
+    let mut strands: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for strand in run.placements.iter().flatten() {
+        let Some(cpu) = strand.cpu else { continue };
+        let (moved, of) = strands.entry(&strand.peer).or_default();
+        *moved += u64::from(strand.arrived_on.iter().any(|arrived| *arrived != cpu));
+        *of += 1;
+    }
+    for (host, (strands, of)) in strands.into_iter().filter(|(_, (moved, _))| *moved > 0) {
+        warnings.push(Warning::from(warning::FlowsMoved { host: host.to_owned(), strands, of }));
+    }
 }
 
 fn emulated(host: &HostOutcome) -> Option<Warning> {

@@ -516,7 +516,9 @@ impl Session {
                 if self.anyone {
                     warnings.push(UnauthenticatedPeer { host: String::new() }.into());
                 }
-                self.send_notice(&Notice::Summary { settings, warnings })
+                let placements =
+                    load.placements().map(|(peer, placement)| (peer, placement.clone())).collect();
+                self.send_notice(&Notice::Summary { settings, placements, warnings })
             }
         }
     }

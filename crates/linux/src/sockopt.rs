@@ -14,6 +14,8 @@ const BIND_ADDRESS_NO_PORT: Int =
 const LOW_WATER: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_RCVLOWAT) };
 // SAFETY: as above.
 const INCOMING_NAPI_ID: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) };
+// SAFETY: as above.
+const INCOMING_CPU: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_INCOMING_CPU) };
 
 /// Leaves the choice of the local port to connect(2), which needs it to be unique only together
 /// with the other three parts of the connection's name (IP_BIND_ADDRESS_NO_PORT, ip(7)). Without it
@@ -74,6 +76,17 @@ pub fn napi_id(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok(u32::try_from(id).ok().filter(|&id| id > 0))
 }
 
+/// The CPU that handled the socket's last packet (SO_INCOMING_CPU); `None` before the first. The kernel notes it for
+/// TCP connections and for UDP sockets that are connected:
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c#L2076> (`__udp_queue_rcv_skb`),
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_ipv4.c#L2353> (`tcp_v4_rcv`).
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn incoming_cpu(socket: impl AsFd) -> io::Result<Option<u32>> {
+    Ok(u32::try_from(INCOMING_CPU.get(socket)?).ok())
+}
+
 /// Total size of the socket's two buffers, as the kernel counts it.
 ///
 /// # Errors
@@ -100,6 +113,26 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
+
+    #[test]
+    fn a_connected_socket_tells_the_cpu_of_its_last_packet() {
+        let [receiver, sender] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        receiver.connect(sender.local_addr().unwrap()).unwrap();
+        assert_eq!(incoming_cpu(&receiver).unwrap(), None);
+        let cpus = crate::thread::allowed_cpus().unwrap();
+        // Loopback without RPS handles a packet on the CPU that sends it.
+        if std::fs::read_to_string("/sys/class/net/lo/queues/rx-0/rps_cpus")
+            .is_ok_and(|rps| rps.trim().chars().any(|digit| !matches!(digit, '0' | ',')))
+        {
+            return;
+        }
+        for cpu in cpus {
+            crate::thread::pin(cpu).unwrap();
+            sender.send_to(b"datagram", receiver.local_addr().unwrap()).unwrap();
+            receiver.recv(&mut [0; 8]).unwrap();
+            assert_eq!(incoming_cpu(&receiver).unwrap(), Some(cpu));
+        }
+    }
 
     #[test]
     fn drops_are_counted() {

@@ -20,9 +20,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::sockopt::incoming_cpu;
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::plan::Address;
-use wirecost_program::hello::{self, Hello};
+use wirecost_program::hello::{self, Hello, Said};
 use wirecost_program::socket_setup::SocketSetup;
 
 use crate::clients::Clients;
@@ -52,8 +53,15 @@ pub(crate) struct SharedListener {
 pub(crate) enum ListenerKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data { transport: &'static dyn Transport, setup: Arc<SocketSetup> },
-    /// Hellos of clients that send to sockets which several of them share.
-    Clients { clients: Arc<Clients> },
+    /// Hellos of clients that send to sockets which several of them share, at the address `data`.
+    Clients {
+        clients: Arc<Clients>,
+        data: Address,
+        /// One of these sockets.
+        shared: Arc<OwnedFd>,
+        transport: &'static dyn Transport,
+        setup: Arc<SocketSetup>,
+    },
     /// Questions whether this host has agreed to receive; answered by this.
     Consent { agreement: Option<Arc<ConsentResponder>> },
 }
@@ -188,6 +196,10 @@ struct Pending {
     said: [u8; hello::LENGTH],
     length: usize,
     until: Nanos,
+    /// It has asked for the CPU of its packets, and may end without a hello.
+    probed: bool,
+    /// Who sends, of a datagram socket that has been made to find the CPU of the packets.
+    from: Option<SocketAddr>,
 }
 
 struct Service {
@@ -233,8 +245,9 @@ impl Service {
     /// Rejects the connection that has been pending longest. Returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
         let oldest = self.pending.pop_first();
+        let rejected = oldest.as_ref().is_some_and(|(_, pending)| !pending.probed);
         // Counted before it is closed, so who sees the end of the connection finds it counted.
-        self.rejected_connections.fetch_add(u64::from(oldest.is_some()), Ordering::Relaxed);
+        self.rejected_connections.fetch_add(u64::from(rejected), Ordering::Relaxed);
         oldest.is_some()
     }
 
@@ -262,8 +275,8 @@ impl Service {
                 }
                 continue;
             }
-            if let ListenerKind::Clients { clients } = &kind {
-                if !self.greet_client(number, clients) {
+            if matches!(kind, ListenerKind::Clients { .. }) {
+                if !self.greet_client(number, &kind) {
                     return;
                 }
                 continue;
@@ -273,17 +286,7 @@ impl Service {
             match rustix::net::acceptfrom_with(&shared.listener, flags) {
                 Ok((_, from)) if !self.accepts(from.as_ref()) => self.reject(),
                 Ok((socket, _)) => {
-                    let id = self.next;
-                    self.next += 1;
-                    let data = epoll::EventData::new_u64(id);
-                    if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
-                        let until = Monotonic.now() + TIMEOUT;
-                        let said = [0; hello::LENGTH];
-                        let connection = Pending { socket, kind, said, length: 0, until };
-                        if self.pending.len() >= self.most {
-                            self.drop_oldest();
-                        }
-                        self.pending.insert(id, connection);
+                    if let Some(id) = self.add_pending(socket, kind, None) {
                         // Mostly the hello is there already.
                         self.read_hello(id);
                     }
@@ -305,22 +308,57 @@ impl Service {
         }
     }
 
+    /// Takes in a connection that has not said whose it is. Returns its number.
+    fn add_pending(
+        &mut self,
+        socket: OwnedFd,
+        kind: ListenerKind,
+        from: Option<SocketAddr>,
+    ) -> Option<u64> {
+        let id = self.next;
+        self.next += 1;
+        let data = epoll::EventData::new_u64(id);
+        epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).ok()?;
+        if self.pending.len() >= self.most {
+            self.drop_oldest();
+        }
+        let (said, until) = ([0; hello::LENGTH], Monotonic.now() + TIMEOUT);
+        let probed = from.is_some();
+        self.pending.insert(id, Pending { socket, kind, said, length: 0, until, probed, from });
+        Some(id)
+    }
+
     /// Reads more of what a pending connection says.
     fn read_hello(&mut self, id: u64) {
         let Some(connection) = self.pending.get_mut(&id) else {
             return;
         };
+        if let Some(from) = connection.from {
+            self.read_datagram(id, from);
+            return;
+        }
         let place = &mut connection.said[connection.length..];
         match rustix::net::recv(&connection.socket, &mut *place, RecvFlags::DONTWAIT) {
             Ok((got, _)) if got > 0 => connection.length += got,
             Err(Errno::AGAIN | Errno::INTR) => return,
             _ => {
+                let probed = connection.probed;
                 self.pending.remove(&id);
-                self.reject();
+                if !probed {
+                    self.reject();
+                }
                 return;
             }
         }
         if connection.length < hello::LENGTH {
+            return;
+        }
+        if let (ListenerKind::Data { .. }, Partners::OfRun, Ok((Said::Probe, probe))) =
+            (&connection.kind, self.partners, Hello::read_either(&connection.said, self.run))
+        {
+            // What it says next tells whose it is, or is a probe again.
+            (connection.length, connection.probed) = (0, true);
+            answer_probe(&connection.socket, probe);
             return;
         }
         let Some(connection) = self.pending.remove(&id) else {
@@ -345,9 +383,52 @@ impl Service {
         }
     }
 
-    /// The next hello datagram at a listener, and who sent it: `Err` where there is none, `Ok(None)` where it is none of
-    /// this run's.
-    fn hello_datagram(&self, number: usize) -> io::Result<Option<(Hello, SocketAddr)>> {
+    /// Takes a datagram of a socket that has been made to find the CPU of its client's packets.
+    fn read_datagram(&mut self, id: u64, from: SocketAddr) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        let mut said = [0u8; hello::LENGTH + 1];
+        // An error is that of an earlier answer: its client has closed the socket.
+        let Ok((got, _)) = rustix::net::recv(&pending.socket, &mut said, RecvFlags::DONTWAIT)
+        else {
+            return;
+        };
+        match (Hello::read_either(&said[..got], self.run), &pending.kind) {
+            (Err(_), _) => self.reject(),
+            // It is kept: once its client is answered, what it sends next comes here.
+            (Ok((Said::Probe, probe)), _) => answer_probe(&pending.socket, probe),
+            (Ok((Said::Done, _)), _) => drop(self.pending.remove(&id)),
+            (Ok((Said::Hello, hello)), ListenerKind::Clients { clients, shared, .. }) => {
+                let (added, shared) = (clients.add(from, hello.strand), shared.clone());
+                // From here on the shared sockets receive: closed before the client is answered, as it sends then.
+                self.pending.remove(&id);
+                if added {
+                    let welcome = hello.welcome();
+                    let _ = rustix::net::sendto(&*shared, &welcome, SendFlags::DONTWAIT, &from);
+                } else {
+                    self.reject();
+                }
+            }
+            (Ok((Said::Hello, hello)), _) => {
+                if let Some(pending) = self.pending.remove(&id) {
+                    // A worker with descriptors of its own has another one of the same socket.
+                    let _ = epoll::delete(&self.poll, &pending.socket);
+                    self.deliver(Arrival { hello, socket: pending.socket });
+                }
+            }
+        }
+    }
+
+    /// Has a connected socket receive the next probe of a client, which says more of its packets than a socket that
+    /// is not connected: the kernel notes the CPU only there.
+    fn await_probe(&mut self, socket: OwnedFd, kind: ListenerKind, from: SocketAddr) -> bool {
+        // Of two the kernel would give all to one, and the other would be left over.
+        self.pending.retain(|_, pending| pending.from != Some(from));
+        self.add_pending(socket, kind, Some(from)).is_some()
+    }
+
+    /// The next hello or probe at a datagram listener, and who sent it: `Err` where there is none, `Ok(None)` where it is
+    /// none of this run's.
+    fn hello_datagram(&self, number: usize) -> io::Result<Option<(Said, Hello, SocketAddr)>> {
         let listener = &self.listeners[number].listener;
         let mut said = [0u8; hello::LENGTH + 1];
         let (got, _, from) = match rustix::net::recvfrom(listener, &mut said, RecvFlags::DONTWAIT) {
@@ -355,13 +436,20 @@ impl Service {
             received => received?,
         };
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-        match (Hello::read(&said[..got], self.run), from) {
-            (Ok(hello), Some(from)) if self.partners.accepts(Some(from)) => Ok(Some((hello, from))),
-            _ => {
-                self.reject();
-                Ok(None)
-            }
+        let said = self.read(&said[..got], from);
+        if said.is_none() {
+            self.reject();
         }
+        Ok(said)
+    }
+
+    /// What a datagram says, if it is of this run.
+    fn read(&self, bytes: &[u8], from: Option<SocketAddr>) -> Option<(Said, Hello, SocketAddr)> {
+        let from = from.filter(|from| self.partners.accepts(Some(*from)))?;
+        let (said, hello) = Hello::read_either(bytes, self.run).ok()?;
+        // Who may be anyone learns nothing of this host but its traffic.
+        let answers = said == Said::Hello || self.partners == Partners::OfRun;
+        answers.then_some((said, hello, from))
     }
 
     /// Challenges who has sent a hello without its cookie. Returns whether it had it.
@@ -375,19 +463,34 @@ impl Service {
     }
 
     /// Takes in one client of sockets that are shared. Returns whether there may be more.
-    fn greet_client(&self, number: usize, clients: &Clients) -> bool {
-        let (hello, from) = match self.hello_datagram(number) {
-            Ok(Some(hello)) => hello,
+    fn greet_client(&mut self, number: usize, kind: &ListenerKind) -> bool {
+        let ListenerKind::Clients { clients, data, transport, setup, .. } = kind else {
+            return false;
+        };
+        let (said, hello, from) = match self.hello_datagram(number) {
+            Ok(Some(said)) => said,
             Ok(None) => return true,
             Err(_) => return false,
         };
         let listener = &self.listeners[number].listener;
-        if self.challenge(listener, hello, from) {
-            if clients.add(from, hello.strand) {
+        if !self.challenge(listener, hello, from) {
+            return true;
+        }
+        match said {
+            Said::Hello if clients.add(from, hello.strand) => {
                 let _ = rustix::net::sendto(listener, &hello.welcome(), SendFlags::DONTWAIT, &from);
-            } else {
-                self.reject();
             }
+            Said::Hello => self.reject(),
+            Said::Probe => {
+                // Packets to another port may be handled on another CPU: the probe goes where data goes.
+                let Ok(socket) = connected(*transport, data, setup, from) else { return true };
+                if self.await_probe(socket, kind.clone(), from) {
+                    let listener = &self.listeners[number].listener;
+                    let again = hello.again();
+                    let _ = rustix::net::sendto(listener, &again, SendFlags::DONTWAIT, &from);
+                }
+            }
+            Said::Done => {}
         }
         true
     }
@@ -398,43 +501,49 @@ impl Service {
         &mut self,
         number: usize,
         transport: &'static dyn Transport,
-        setup: &SocketSetup,
+        setup: &Arc<SocketSetup>,
         greeted: &mut HashSet<SocketAddr>,
     ) -> bool {
-        let (hello, from) = match self.hello_datagram(number) {
-            Ok(Some(hello)) => hello,
+        let first = match self.hello_datagram(number) {
+            Ok(Some(said)) => said,
             Ok(None) => return true,
             Err(_) => return false,
         };
         let listener = &self.listeners[number].listener;
-        let mut said = [0u8; hello::LENGTH + 1];
+        let mut bytes = [0u8; hello::LENGTH + 1];
         let here = socket2::SockRef::from(listener).local_addr().ok().and_then(|a| a.as_socket());
-        let Some(here) = here else { return true };
-        let mut waiting = vec![(hello, from)];
-        while let Some((hello, from)) = waiting.pop() {
-            if !self.challenge(listener, hello, from) || !greeted.insert(from) {
+        let Some(here) = here.map(Address::Inet) else { return true };
+        let mut waiting = vec![first];
+        while let Some((said, hello, from)) = waiting.pop() {
+            let listener = &self.listeners[number].listener;
+            if said == Said::Done || !self.challenge(listener, hello, from) || !greeted.insert(from)
+            {
                 continue;
             }
-            let connected =
-                transport.listen(&Address::Inet(here), setup).and_then(|(socket, _)| {
-                    socket2::SockRef::from(&socket).connect(&from.into())?;
-                    Ok(socket)
-                });
-            let Ok(socket) = connected else { continue };
+            let Ok(socket) = connected(transport, &here, setup, from) else { continue };
             // Between bind and connect the kernel gives the new socket what others send to the shared one.
             // Its own client says nothing more before it is answered, but for a repeated hello.
             while let Ok((got, _, other)) =
-                rustix::net::recvfrom(&socket, &mut said, RecvFlags::DONTWAIT)
+                rustix::net::recvfrom(&socket, &mut bytes, RecvFlags::DONTWAIT)
             {
                 let other = other.and_then(|other| SocketAddr::try_from(other).ok());
-                let other = other.filter(|other| self.partners.accepts(Some(*other)));
-                match (Hello::read(&said[..got], self.run), other) {
-                    (Ok(_), Some(other)) if other == from => {}
-                    (Ok(hello), Some(other)) => waiting.push((hello, other)),
-                    _ => self.reject(),
+                match self.read(&bytes[..got], other) {
+                    Some((.., other)) if other == from => {}
+                    Some(said) => waiting.push(said),
+                    None => self.reject(),
                 }
             }
-            self.deliver(Arrival { hello, socket });
+            match said {
+                Said::Hello => self.deliver(Arrival { hello, socket }),
+                Said::Probe => {
+                    let again = rustix::net::send(&socket, &hello.again(), SendFlags::DONTWAIT);
+                    let kind = ListenerKind::Data { transport, setup: setup.clone() };
+                    if again.is_ok() {
+                        self.await_probe(socket, kind, from);
+                    }
+                }
+                Said::Done => {}
+            }
         }
         true
     }
@@ -443,6 +552,26 @@ impl Service {
         if self.route.deliver(arrival).is_err() {
             self.reject();
         }
+    }
+}
+
+/// A datagram socket of this host at an address, which receives from one client only.
+fn connected(
+    transport: &'static dyn Transport,
+    here: &Address,
+    setup: &SocketSetup,
+    from: SocketAddr,
+) -> io::Result<OwnedFd> {
+    let (socket, _) = transport.listen(here, setup)?;
+    socket2::SockRef::from(&socket).connect(&from.into())?;
+    Ok(socket)
+}
+
+/// Tells who has sent a probe on which CPU it arrived. Where that is not known it is sent again.
+fn answer_probe(socket: &OwnedFd, probe: Hello) {
+    if let Ok(Some(cpu)) = incoming_cpu(socket) {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(socket, &probe.arrived(cpu), flags);
     }
 }
 

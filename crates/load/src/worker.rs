@@ -15,6 +15,7 @@ use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
     Edge, FairnessSums, IoCounts, Snapshot, StrandOperations, StrandTotals, TcpSample,
 };
+use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::{Position, Until};
 use wirecost_model::receive_stamps::StampCounts;
@@ -163,6 +164,8 @@ pub(crate) struct WorkerReport {
     pub(crate) buffer_bytes: u64,
     pub(crate) rejected_connections: u64,
     pub(crate) settings: Vec<EffectiveSetting>,
+    /// By number of the peer, group and strand.
+    pub(crate) placements: BTreeMap<(u32, u32, u32), StrandPlacement>,
 }
 
 /// Segments of TCP connections, as the kernel counts them by connection.
@@ -1013,6 +1016,7 @@ impl<N: SocketNet> Worker<N> {
             buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),
             rejected_connections: self.net.sockets().opener.rejected_connections,
             settings: self.net.sockets().settings.iter().cloned().collect(),
+            placements: self.net.sockets().settings.placements().clone(),
         };
         self.events.send(Event::Ended(Box::new(report)));
     }

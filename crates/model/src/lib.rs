@@ -20,6 +20,7 @@ pub mod observe;
 pub mod order;
 pub mod outcome;
 pub mod packets;
+pub mod placement;
 pub mod plan;
 pub mod probe;
 pub mod profile;

@@ -13,6 +13,7 @@ use crate::host::HostFacts;
 use crate::measure::{PhaseResult, Setting, Snapshot};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use crate::packets::PacketCounters;
+use crate::placement::StrandPlacement;
 use crate::plan::limits::{
     CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, SETTINGS, START_WITHIN, UNOBSERVED,
 };
@@ -152,6 +153,8 @@ pub enum Notice {
     Environment(Value),
     Summary {
         settings: Vec<Setting>,
+        /// Each with the number of the host where its packets arrive.
+        placements: Vec<(u32, StrandPlacement)>,
         warnings: Vec<Warning>,
     },
     /// There is no process (any more) that serves the session: said by the listener.

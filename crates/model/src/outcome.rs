@@ -7,6 +7,7 @@ use crate::link::LinkOutcome;
 use crate::link::netem::NetemOutcome;
 use crate::measure::{PhaseResult, Setting};
 use crate::observe::ObserverReport;
+use crate::placement::StrandPlacement;
 use crate::profile::Until;
 use crate::program::Side;
 use crate::status::Status;
@@ -89,6 +90,7 @@ pub struct HostOutcome {
     /// By phase; phases that did not end are missing.
     pub phases: Vec<PhaseResult>,
     pub settings: Vec<Setting>,
+    pub placements: Vec<StrandPlacement>,
     pub warnings: Vec<Warning>,
     /// What `hosts.json` of a record keeps of it.
     pub environment: serde_json::Value,

@@ -12,6 +12,7 @@ use crate::link::LinkReport;
 use crate::link::netem::NetemReport;
 use crate::measure::{Bytes, Setting};
 use crate::observe::{HostObservation, ProbeReport};
+use crate::placement::StrandPlacement;
 use crate::program::Side;
 use crate::receive_stamps::ReceiveStamps;
 use crate::status::Status;
@@ -75,6 +76,9 @@ pub struct Run {
     #[serde(default)]
     pub netem: Option<NetemReport>,
     pub settings: Vec<Setting>,
+    /// Where the connections of strands were placed at their peers; null where no connection asks for `placement`.
+    #[serde(default)]
+    pub placements: Option<Vec<StrandPlacement>>,
     pub hosts: Vec<HostRow>,
     pub machines: Vec<MachineRow>,
     /// What probes saw in the window; null where nothing observed.
@@ -682,6 +686,7 @@ impl Run {
             link: None,
             netem: None,
             settings: Vec::new(),
+            placements: None,
             hosts: Vec::new(),
             machines: Vec::new(),
             observe: None,

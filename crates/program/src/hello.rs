@@ -7,6 +7,21 @@ pub const LENGTH: usize = 28;
 const HELLO: [u8; 4] = *b"wcHi";
 const CHALLENGE: [u8; 4] = *b"wcAs";
 const WELCOME: [u8; 4] = *b"wcOk";
+const PROBE: [u8; 4] = *b"wcPr";
+const AGAIN: [u8; 4] = *b"wcAg";
+const ARRIVED: [u8; 4] = *b"wcOn";
+const DONE: [u8; 4] = *b"wcBy";
+
+/// What the connecting host says first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Whose connection this is.
+    Hello,
+    /// It asks which CPU handles the packets of this connection.
+    Probe,
+    /// It asks no more.
+    Done,
+}
 
 /// Says whose connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +60,32 @@ impl Hello {
         self.with(WELCOME)
     }
 
+    /// Asks on which CPU of the other end this arrives.
+    pub fn probe(&self) -> [u8; LENGTH] {
+        self.with(PROBE)
+    }
+
+    /// Asks to send the probe again to where data goes: a socket that can tell the CPU is there now.
+    pub fn again(&self) -> [u8; LENGTH] {
+        self.with(AGAIN)
+    }
+
+    /// Says after an answer that no hello and no further probe will follow.
+    pub fn done(&self) -> [u8; LENGTH] {
+        self.with(DONE)
+    }
+
+    /// The answer to a probe that arrived on this CPU. It is no longer than the probe.
+    pub fn arrived(&self, cpu: u32) -> [u8; LENGTH] {
+        Self { cookie: cpu, ..*self }.with(ARRIVED)
+    }
+
+    /// The CPU that an answer to this probe names.
+    pub fn cpu_in(&self, bytes: &[u8]) -> Option<u32> {
+        let said = Self::fields(bytes).filter(|said| said.with(ARRIVED) == bytes)?;
+        (Self { cookie: self.cookie, ..said } == *self).then_some(said.cookie)
+    }
+
     fn with(&self, magic: [u8; 4]) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..4].copy_from_slice(&magic);
@@ -66,6 +107,18 @@ impl Hello {
         Ok(hello)
     }
 
+    /// A hello, a probe or its end.
+    ///
+    /// # Errors
+    /// When the bytes are neither of this run.
+    pub fn read_either(bytes: &[u8], run: u32) -> io::Result<(Said, Self)> {
+        match Self::fields(bytes) {
+            Some(probe) if probe.probe() == bytes && probe.run == run => Ok((Said::Probe, probe)),
+            Some(done) if done.done() == bytes && done.run == run => Ok((Said::Done, done)),
+            _ => Ok((Said::Hello, Self::read(bytes, run)?)),
+        }
+    }
+
     fn fields(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.get(4..LENGTH)?.chunks_exact(4);
         let mut next = || Some(u32::from_le_bytes(fields.next()?.try_into().ok()?));
@@ -82,7 +135,8 @@ impl Hello {
 
 /// Whether a datagram is part of opening a connection and not of the traffic.
 pub fn is_greeting(datagram: &[u8]) -> bool {
-    datagram.len() == LENGTH && [HELLO, CHALLENGE, WELCOME].iter().any(|m| datagram[..4] == *m)
+    let magics = [HELLO, CHALLENGE, WELCOME, PROBE, AGAIN, ARRIVED, DONE];
+    datagram.len() == LENGTH && magics.iter().any(|magic| datagram[..4] == *magic)
 }
 
 /// The number by which connections of a run know each other.
@@ -109,5 +163,21 @@ mod tests {
         assert_eq!(hello.challenged(&challenge), Some(Hello { cookie: 9, ..hello }));
         assert_eq!(Hello { id: 4, ..hello }.challenged(&challenge), None);
         assert_eq!(hello.challenged(&hello.welcome()), None);
+    }
+
+    #[test]
+    fn a_probe_is_no_hello_and_its_answer_names_the_cpu() {
+        let hello = Hello { run: 7, group: 1, strand: 2, id: 3, ordinal: 5, cookie: 11 };
+        assert_eq!(Hello::read_either(&hello.probe(), 7).unwrap(), (Said::Probe, hello));
+        assert_eq!(Hello::read_either(&hello.bytes(), 7).unwrap(), (Said::Hello, hello));
+        assert!(Hello::read(&hello.probe(), 7).is_err());
+        assert!(Hello::read_either(&hello.probe(), 8).is_err());
+        assert!(Hello::read_either(&hello.arrived(1), 7).is_err());
+        let answer = hello.arrived(63);
+        assert!(is_greeting(&answer) && is_greeting(&hello.probe()) && is_greeting(&hello.again()));
+        assert_eq!(Hello::read_either(&hello.done(), 7).unwrap(), (Said::Done, hello));
+        assert_eq!(hello.cpu_in(&answer), Some(63));
+        assert_eq!(Hello { strand: 9, ..hello }.cpu_in(&answer), None);
+        assert_eq!(hello.cpu_in(&hello.welcome()), None);
     }
 }

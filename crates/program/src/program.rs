@@ -15,7 +15,8 @@ use wirecost_model::program::{
     GroupProgram, HostFlowop, PhaseProgram, Program, Service, ServiceRef, Side,
 };
 use wirecost_profile::flowops;
-use wirecost_profile::io_options::{self, Effect};
+use wirecost_profile::io_options::placement::Placement;
+use wirecost_profile::io_options::{self, Effect, IoOption as _};
 use wirecost_profile::open_connections::OpenConnections;
 use wirecost_profile::protocols;
 
@@ -290,7 +291,9 @@ fn same_listener(a: &Options, b: &Options) -> bool {
         });
         sockets.map(|(option, value)| (option.name(), value.clone())).collect::<Vec<_>>()
     };
-    sockets(a) == sockets(b) && a.sctp == b.sctp
+    // Connections that are placed may come to other listeners.
+    let placement = |options: &Options| Placement.get(options).cloned();
+    sockets(a) == sockets(b) && a.sctp == b.sctp && placement(a) == placement(b)
 }
 
 /// Streams out of one end are into the other.

@@ -424,6 +424,7 @@ fn outcome(phases: usize, ended: u32) -> Outcome {
         clock_error: 0,
         phases: (0..ended).map(result).collect(),
         settings: Vec::new(),
+        placements: Vec::new(),
         warnings: Vec::new(),
         environment: serde_json::Value::Null,
     };

@@ -154,6 +154,7 @@ fn host(
         clock_error: 0,
         phases: vec![result],
         settings: Vec::new(),
+        placements: Vec::new(),
         warnings: Vec::new(),
         environment: serde_json::Value::Null,
     }

@@ -200,7 +200,8 @@ impl Told {
         let Ok(spreading) = ethtool.device_spreading(device) else {
             let message = format!("the driver of {name} does not tell how it spreads flows");
             return Err(Failure::new(Status::Peer, message).help(
-                "devices with one queue do not spread flows; `--key` takes what its manual says",
+                "devices with one queue do not spread flows; `--key` takes what its manual says. `placement` of a run \
+                 needs none of it: connections are opened until the peer says that they arrive on the right CPU",
             ));
         };
         Ok(Self { device: device.to_owned(), spreading })
@@ -266,7 +267,8 @@ impl Told {
         self.spreading.spread(flow).map_err(|hidden| {
             let device = visible(&self.device);
             Failure::new(Status::Peer, format!("{device} does not tell {hidden}"))
-                .help("what its manual says can be given: --key, --table, --fields")
+                .help("what its manual says can be given: --key, --table, --fields. `placement` of a run needs none \
+                     of it: connections are opened until the peer says that they arrive on the right CPU")
         })
     }
 }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use serde_json::Value;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::{skip, skip_without_namespaces};
+use wirecost_linux::rps;
 
 use crate::guest::Guest;
 use crate::program::{BINARY, Program, until};
@@ -113,10 +114,36 @@ EOF
     sleep 1
     $in_h1 ethtool -S eth0 >after-$queue
 done
+# A run whose profile places its connections.
+$in_h1 '{BINARY}' agent --listen 198.18.0.1:20050 >agent 2>&1 &
+agent=$!
+until grep -q 198.18.0.1:20050 agent; do sleep 0.2; done
+for placement in even all-on-one; do
+    $in_h1 ethtool -S eth0 >before-$placement
+    $in_h2 '{BINARY}' run placed.toml --host h=198.18.0.1:20050 --placement $placement --observe none \
+        --json run-$placement.json >run-$placement
+    $in_h1 ethtool -S eth0 >after-$placement
+done
+kill $agent
 "#
     );
+    let profile = r#"
+        name = "placed"
+        [variables]
+        h = { help = "remote host" }
+        [[group]]
+        strands = 4
+        [[group.transaction]]
+        flowops = [{ type = "connect", remotehost = "${h}", protocol = "udp", placement = "even" }]
+        [[group.transaction]]
+        iterations = 1000
+        flowops = [{ type = "write", size = 100 }, { type = "read", size = 100 }]
+        [[group.transaction]]
+        flowops = ["disconnect"]
+    "#;
     let test = "flows_go_to_the_queues_of_virtio_net_for_which_they_were_found";
-    let guest = match Guest::run_with(&["--nics"], "virtio_net,e1000e", &[], &script) {
+    let files = [("placed.toml".to_owned(), profile.as_bytes().to_vec())];
+    let guest = match Guest::run_with(&["--nics"], "virtio_net,e1000e", &files, &script) {
         Ok(guest) => guest,
         Err(missing) => return skip(test, &missing),
     };
@@ -138,6 +165,21 @@ done
         assert!((160..180).contains(&got[queue]), "{queue}: {got:?}");
         // A little of ARP and IPv6.
         assert!(got[1 - queue] < 20, "{queue}: {got:?}");
+    }
+    // Each strand sends 1000; the control connection is on one of the queues, with a packet now and then.
+    for (placement, expected) in [("even", [2000, 2000]), ("all-on-one", [4000, 0])] {
+        let got = [0, 1].map(|of| {
+            packets(&format!("after-{placement}"), of) - packets(&format!("before-{placement}"), of)
+        });
+        let near = |(got, wanted): (u64, u64)| (wanted..wanted + 800).contains(&got);
+        assert!(got.into_iter().zip(expected).all(near), "{placement}: {got:?}");
+        let run = guest.json(&format!("run-{placement}.json"));
+        let queues = run["placements"].as_array().unwrap().iter().map(|strand| {
+            assert_eq!(strand["by"], "device-table", "{strand}");
+            strand["queue"].as_u64().unwrap()
+        });
+        let one = u64::from(placement == "even");
+        assert_eq!(queues.collect::<Vec<_>>(), [0, one, 0, one]);
     }
 }
 
@@ -239,10 +281,121 @@ fn connections_arrive_on_the_queues_where_a_profile_places_them() {
     assert_ne!(refused.code, 0, "{refused}");
     let expected = "4 strands cannot have a queue each, as the peer's device has 2";
     assert!(refused.stdout.contains(expected), "{refused}");
-    let hidden = run(&["--lab"]);
-    assert_ne!(hidden.code, 0, "{hidden}");
-    assert!(hidden.stdout.contains("does not tell how it spreads packets"), "{hidden}");
+    let by_table = run(&[&queues[..], &["--duration", "100ms"]].concat()).document();
+    for strand in by_table.list("/placements") {
+        assert_eq!(strand["by"], "device-table", "{strand}");
+        assert_eq!(strand["queue"], strand["strand"].as_u64().unwrap() % 2, "{strand}");
+    }
     let unknown = run(&["--lab", "--placement", "odd"]);
     assert_eq!(unknown.code, 2, "{unknown}");
     assert!(unknown.stderr.contains("one-per-queue, even, all-on-one, random"), "{unknown}");
+}
+
+const ON_VETH: &str = r#"
+    name = "placed"
+    [variables]
+    h = { help = "remote host", default = "h2" }
+    protocol = { help = "protocol", default = "udp" }
+    strands = { help = "strands", default = "4" }
+    [[group]]
+    strands = "${strands}"
+    [[group.transaction]]
+    flowops = [{ type = "connect", remotehost = "${h}", protocol = "${protocol}", placement = "even" }]
+    [[group.transaction]]
+    duration = "300ms"
+    rate = 500
+    flowops = [{ type = "write", size = 100 }, { type = "read", size = 100 }]
+    [[group.transaction]]
+    flowops = ["disconnect"]
+"#;
+
+/// On devices that do not tell how they spread packets: veth, whose packets RPS spreads over the receiver's CPUs.
+#[test]
+fn connections_arrive_on_the_cpus_where_a_profile_places_them_on_veth() {
+    let test = "connections_arrive_on_the_cpus_where_a_profile_places_them_on_veth";
+    if skip_without_namespaces(test) {
+        return;
+    }
+    let cpus = wirecost_linux::thread::allowed_cpus().unwrap();
+    let &[first, second, ..] = &cpus[..] else { return skip(test, "needs two CPUs") };
+    let name = format!("test-{}-placed", std::process::id());
+    let up = Program::new(["lab", "up", "--name", &name]).start().wait_only();
+    let _removed = Removed(name.clone());
+    assert_eq!(up.code, 0, "{up}");
+    let status = Program::new(["lab", "status", "--json"]).finish();
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let labs = status["labs"].as_array().unwrap();
+    let receiver =
+        &labs.iter().find(|lab| lab["name"] == name.as_str()).unwrap()["hosts"][1]["host"];
+    let namespace = NetNs::open(receiver["namespace"].as_str().unwrap()).unwrap();
+    let device = receiver["device"].as_str().unwrap();
+    let steer = |cpus: &[u32]| assert_eq!(rps::steer(&namespace, device, cpus).unwrap(), cpus);
+    let ipv6 = format!("h={}", receiver["ipv6"].as_str().unwrap_or_default());
+
+    let run = |arguments: &[&str]| {
+        let lab = format!("--lab={name}");
+        let always = ["run", "placed.toml", "--observe", "none", "--json", "run.json", &lab];
+        Program::new(always.iter().chain(arguments)).file("placed.toml", ON_VETH).finish()
+    };
+    // Where each strand was to arrive, and where the peer's sockets say that it arrived.
+    let arrived = |arguments: &[&str]| -> Vec<(u64, Vec<u64>)> {
+        let finished = run(arguments);
+        assert_eq!(finished.code, 0, "{arguments:?}: {finished}");
+        let document = finished.document();
+        let codes = document.list("/warnings").iter().map(|warning| warning["code"].to_string());
+        let rejected = codes.filter(|code| code.contains("rejected")).count();
+        assert_eq!(rejected, 0, "{finished}");
+        let strands = document.list("/placements").iter().enumerate();
+        strands
+            .map(|(number, strand)| {
+                assert_eq!(strand["strand"], number, "{strand}");
+                assert_eq!((&strand["host"], &strand["peer"]), (&"master".into(), &"h2".into()));
+                assert_eq!(
+                    (&strand["by"], &strand["connections"]),
+                    (&"observation".into(), &1.into())
+                );
+                assert!(strand["queue"].is_null(), "{strand}");
+                assert!(strand["connections_tried"].as_u64().unwrap() >= 1, "{strand}");
+                let arrived = strand["arrived_on"].as_array().unwrap().iter();
+                let arrived = arrived.map(|cpu| cpu.as_u64().unwrap()).collect();
+                (strand["cpu"].as_u64().unwrap(), arrived)
+            })
+            .collect()
+    };
+    let (low, high) = (u64::from(first), u64::from(second));
+    let exactly = |cpus: &[u64]| cpus.iter().map(|&cpu| (cpu, vec![cpu])).collect::<Vec<_>>();
+    steer(&[first, second]);
+    let even = exactly(&[low, high, low, high]);
+    for arguments in [
+        &[][..],
+        &["--var", "protocol=tcp"],
+        &["--var", "protocol=tls"],
+        &["--engine", "io_uring", "--var", "protocol=tcp"],
+        &["--engine", "threads"],
+    ] {
+        assert_eq!(arrived(arguments), even, "{arguments:?}");
+    }
+    if receiver["ipv6"].is_string() {
+        assert_eq!(arrived(&["--var", &ipv6]), even);
+        assert_eq!(arrived(&["--var", &ipv6, "--var", "protocol=tcp"]), even);
+    }
+    let all_on_one = exactly(&[low; 4]);
+    assert_eq!(arrived(&["--placement", "all-on-one"]), all_on_one);
+    let one_each = ["--placement", "one-per-queue", "--var", "strands=2"];
+    assert_eq!(arrived(&one_each), exactly(&[low, high]));
+    // What clients share does not tell the CPU afterwards.
+    let served = ["--server-sockets", "per-worker"];
+    let placed = |cpus: &[u64]| cpus.iter().map(|&cpu| (cpu, Vec::new())).collect::<Vec<_>>();
+    assert_eq!(arrived(&served), placed(&[low, high, low, high]));
+
+    let refused = |arguments: &[&str], expected: &str| {
+        let refused = run(arguments);
+        assert_ne!(refused.code, 0, "{refused}");
+        assert!(refused.stdout.contains(expected), "{refused}");
+    };
+    let expected = "4 strands cannot have a CPU each, as packets arrive on 2 CPUs of the peer";
+    refused(&["--placement", "one-per-queue"], expected);
+    steer(&[second]);
+    assert_eq!(arrived(&[]), exactly(&[high; 4]));
+    refused(&one_each, "all packets arrive on one CPU of the peer (set rps_cpus of its device)");
 }

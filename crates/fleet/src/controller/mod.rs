@@ -17,6 +17,7 @@ use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{PhaseResult, Setting, Snapshot};
 use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, Outcome, PhaseObservation, PhasePlan};
+use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, WorkerCpus, Workers};
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
@@ -168,6 +169,7 @@ struct HostState {
     workers: u32,
     phases: Vec<PhaseResult>,
     settings: Vec<Setting>,
+    placements: Vec<StrandPlacement>,
     warnings: Vec<Warning>,
     /// Whether its settings are changed.
     is_tuned: bool,
@@ -225,6 +227,7 @@ impl<'a> Controller<'a> {
                 workers: 0,
                 phases: Vec::new(),
                 settings: Vec::new(),
+                placements: Vec::new(),
                 warnings: Vec::new(),
                 is_tuned: false,
                 environment: serde_json::Value::Null,
@@ -663,12 +666,18 @@ impl<'a> Controller<'a> {
     fn summarize(&mut self) -> Result<(), Stopped> {
         self.order_all(|_| Order::Summarize)?;
         let all = self.one_from_each("the summary", |n| matches!(n, Notice::Summary { .. }))?;
+        let names: Vec<String> =
+            self.hosts.iter().map(|host| host.member.host.name().to_owned()).collect();
         for (number, notice) in all {
-            if let Notice::Summary { settings, warnings } = notice {
+            if let Notice::Summary { settings, placements, warnings } = notice {
                 let host = &mut self.hosts[number];
                 let name = host.member.host.name().to_owned();
                 let of_host = |setting| Setting { host: name.clone(), ..setting };
                 host.settings.extend(settings.into_iter().map(of_host));
+                host.placements.extend(placements.into_iter().filter_map(|(peer, placement)| {
+                    let peer = names.get(peer as usize)?.clone();
+                    Some(StrandPlacement { host: name.clone(), peer, ..placement })
+                }));
                 host.warnings.extend(warnings.into_iter().map(|warning| warning.of_host(&name)));
             }
         }
@@ -829,6 +838,7 @@ impl<'a> Controller<'a> {
                 clock_error: host.offset.error,
                 phases: host.phases,
                 settings: host.settings,
+                placements: host.placements,
                 warnings: host.warnings,
                 environment: host.environment,
                 facts: host.facts,

@@ -250,7 +250,11 @@ impl FakeHost {
                     requested: String::new(),
                     effective: String::new(),
                 };
-                vec![Notice::Summary { settings: vec![setting], warnings: Vec::new() }]
+                vec![Notice::Summary {
+                    settings: vec![setting],
+                    placements: Vec::new(),
+                    warnings: Vec::new(),
+                }]
             }
         }
     }

@@ -54,10 +54,11 @@ impl Lone {
             files: Arc::new([]),
             permissions: permissions.clone(),
             credentials: None,
+            observed: Arc::default(),
         };
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
         let placement = Placement::new(&plan, engine, limit)?;
-        let (mut services, _) = Services::open(&plan, engine, &common.services, &placement)?;
+        let (mut services, _) = Services::open(&plan, engine, &common.services, &placement, None)?;
         let contents = contents(&plan.program, &permissions.files)?;
         let message = largest_message(&plan.program);
         let payloads = step::payloads(&plan.program);

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{Edge, FlowopKey, FlowopLatency, PhaseResult, Snapshot, WorkerUse};
 use wirecost_model::packets::PacketCounters;
+use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::limits::FILES;
 use wirecost_model::plan::{Address, Endpoints, FileSizes, Plan, Prepared, at_most};
 use wirecost_model::profile::{Payload, Size};
@@ -54,7 +55,9 @@ use crate::engines::{self, Engine, Setup, Shared, Unavailable, Wakers, WorkerThr
 use crate::files::Files;
 use crate::frames::HostProgram;
 use crate::permissions::{Partners, Permissions};
-use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, check_placement};
+use crate::sockets::{
+    Common, Mailbox, ObservedFlows, OwnService, Sockets, SourceFiles, observe_flows,
+};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, SegmentCounts, WorkerReport};
@@ -207,6 +210,10 @@ pub struct Load {
     /// What was read when nothing moved: before the first phase, and after each.
     packets_at_rest: Option<PacketCounters>,
     settings: BTreeSet<EffectiveSetting>,
+    /// By number of the peer, group and strand.
+    placements: BTreeMap<(u32, u32, u32), StrandPlacement>,
+    /// Known to workers before they connect.
+    observed: Arc<OnceLock<ObservedFlows>>,
     warnings: Vec<Warning>,
 }
 
@@ -320,6 +327,7 @@ impl Load {
         let mut warnings = placement.warnings();
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
+        let observed = Arc::<OnceLock<ObservedFlows>>::default();
         let common = Common {
             blocking: !engine.shares_threads(),
             run,
@@ -330,9 +338,13 @@ impl Load {
             files: sources.files.clone(),
             permissions: permissions.clone(),
             credentials: credentials(&plan.program)?,
+            observed: observed.clone(),
         };
+        // Who may be anyone learns nothing of this host but its traffic.
+        let spreading = (permissions.partners == Partners::OfRun).then(|| spreading(&plan));
+        let answers = spreading.as_ref().map(Option::as_ref);
         let (mut services, mut shared) =
-            Services::open(&plan, engine, &common.services, &placement)?;
+            Services::open(&plan, engine, &common.services, &placement, answers)?;
         warnings.extend(shared.by_hash.map(|reason| {
             Warning::from(warning::Fallback {
                 host: String::new(),
@@ -394,9 +406,7 @@ impl Load {
             services: services.addresses(),
             certificate,
             consent,
-            spreading: (permissions.partners == Partners::OfRun)
-                .then(|| spreading(&plan))
-                .flatten(),
+            spreading: spreading.flatten(),
             connects_from: Vec::new(),
             files: sources.sizes.clone(),
         };
@@ -424,6 +434,8 @@ impl Load {
             packets: None,
             packets_at_rest: None,
             settings,
+            placements: BTreeMap::new(),
+            observed,
             warnings,
         };
         Ok((load, prepared))
@@ -441,7 +453,10 @@ impl Load {
             endpoints.hosts.iter().flat_map(|host| host.files.clone()).collect();
         let groups =
             step::compile(&self.plan.program, self.plan.seed, &files).map_err(LoadError::Plan)?;
-        check_placement(&groups, &endpoints).map_err(LoadError::Plan)?;
+        let run = hello::run_number(&self.plan.token);
+        let observed = observe_flows(&groups, &endpoints, run).map_err(LoadError::Plan)?;
+        // Set once: a host connects once.
+        let _ = self.observed.set(observed);
         self.warnings.extend(departures::check(&groups, self.plan.host, &endpoints)?);
         let phases = groups.iter().map(|group| group.rows.len()).max().unwrap_or_default();
         self.rows = (0..phases)
@@ -697,6 +712,8 @@ impl Load {
             result.buffer_bytes += report.buffer_bytes;
             rejected_connections += report.rejected_connections;
             self.settings.extend(report.settings);
+            // A strand is of one worker, which reports all that it has seen so far.
+            self.placements.extend(report.placements);
         }
         if self.plan.details {
             let whole = step::whole_rows(&self.groups, result.phase as usize);
@@ -738,6 +755,11 @@ impl Load {
     /// Socket options as asked for and granted, of all connections so far.
     pub fn settings(&self) -> impl Iterator<Item = &EffectiveSetting> {
         self.settings.iter()
+    }
+
+    /// Where the connections of strands were placed, or arrived, each with the number of the host where they arrive.
+    pub fn placements(&self) -> impl Iterator<Item = (u32, &StrandPlacement)> {
+        self.placements.iter().take(StrandPlacement::MOST).map(|((peer, ..), of)| (*peer, of))
     }
 
     /// What the host has to say about itself; the name of the host is left to the controller.

@@ -66,6 +66,13 @@ impl ServedSockets {
         Ok(Self { address, policy, sockets, by_hash })
     }
 
+    /// One of the sockets.
+    pub(super) fn any(&self) -> Result<OwnedFd, LoadError> {
+        let first = self.sockets.values().next();
+        let socket = first.ok_or_else(|| std::io::ErrorKind::NotFound.into());
+        socket.and_then(OwnedFd::try_clone).map_err(LoadError::system("sockets of clients"))
+    }
+
     /// The socket that hellos go to.
     pub(super) fn greeter(
         &self,

@@ -13,6 +13,7 @@ use wirecost_linux::vsock;
 use wirecost_model::plan::limits::ADDRESSES;
 use wirecost_model::plan::{Address, Endpoints, Identity, Plan, ServiceAddresses, at_most};
 use wirecost_model::program::Service;
+use wirecost_model::rss::DeviceSpreading;
 use wirecost_profile::io_options::IoOption as _;
 use wirecost_profile::io_options::server_sockets::ServerSockets;
 use wirecost_profile::protocols::{self, Family};
@@ -29,7 +30,7 @@ use crate::broker::{ListenerKind, SharedListener, ask_consent};
 use crate::consent::{Consent, ConsentResponder, Question};
 use crate::engines::Engine;
 use crate::permissions::Partners;
-use crate::sockets::{Arrival, OwnService, Sockets, transport};
+use crate::sockets::{Arrival, OwnService, Sockets, finds_flows, transport};
 
 /// Up to so many strands have addresses of their own; more would take ports from the connections.
 const OWN_ADDRESSES: u32 = 4096;
@@ -158,12 +159,14 @@ pub(super) struct Services {
     consent: Vec<Address>,
 }
 impl Services {
-    /// Opens what strands share; their own addresses the workers open. `own`: the services of the program.
+    /// Opens what strands share; their own addresses the workers open. `own`: the services of the program. `spreading`:
+    /// how this host's device spreads packets, where it tells; none where nobody may ask on which CPU they arrive.
     pub(super) fn open(
         plan: &Plan,
         engine: &dyn Engine,
         own: &[OwnService],
         placement: &Placement,
+        spreading: Option<Option<&DeviceSpreading>>,
     ) -> Result<(Self, Shared), LoadError> {
         let described = plan.program.services.clone();
         let strands_of = Strands::of(plan);
@@ -172,7 +175,14 @@ impl Services {
         let mut services = Self {
             per_strand: described
                 .iter()
-                .map(|service| own_addresses_per_strand(engine, &strands_of, service))
+                .map(|service| {
+                    // The broker answers where packets arrive.
+                    let asks =
+                        spreading.is_some_and(|told| finds_flows(service, told, plan.data_address));
+                    (!asks)
+                        .then(|| own_addresses_per_strand(engine, &strands_of, service))
+                        .flatten()
+                })
                 .collect(),
             described,
             at: plan.data_address.filter(|&at| is_local(at)),
@@ -193,7 +203,13 @@ impl Services {
                 let sockets = ServedSockets::open(&services, own, (index, strands), placement)?;
                 by_hash = by_hash.or(sockets.by_hash);
                 let (listener, address) = sockets.greeter(&services, own, index)?;
-                let kind = ListenerKind::Clients { clients: clients.clone() };
+                let kind = ListenerKind::Clients {
+                    clients: clients.clone(),
+                    data: sockets.address.clone(),
+                    shared: Arc::new(sockets.any()?),
+                    transport: own.transport,
+                    setup: own.setup.clone(),
+                };
                 listeners.push(SharedListener { listener, kind });
                 services.listening.push(ServiceAddresses {
                     identity: Identity::Hello,

@@ -46,7 +46,7 @@ impl Mailbox {
         arrived.notify_all();
     }
 
-    pub(super) fn take(&self, owner: Owner) -> Option<Arrival> {
+    pub(crate) fn take(&self, owner: Owner) -> Option<Arrival> {
         let mut slots = self.slots.lock().ok()?;
         take(&mut slots.get_mut(&(owner.group, owner.strand))?.arrivals, owner)
     }

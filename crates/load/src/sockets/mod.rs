@@ -6,8 +6,10 @@ mod data;
 mod files;
 mod io_state;
 mod mailbox;
+mod observed;
 mod opening;
 mod pipes;
+mod probe;
 mod served;
 mod settings;
 mod source_ports;
@@ -20,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::net::Shutdown;
 use wirecost_linux::clock::Monotonic;
@@ -49,8 +51,9 @@ pub(crate) use self::data::late_greeting;
 pub(crate) use self::files::SourceFiles;
 pub(crate) use self::io_state::allow_departures;
 pub(crate) use self::mailbox::{Arrival, Mailbox};
+pub(crate) use self::observed::ObservedFlows;
 pub(crate) use self::opening::{OwnService, transport};
-pub(crate) use self::source_ports::{check as check_placement, has_placement};
+pub(crate) use self::source_ports::{finds_flows, has_placement, observe_flows};
 pub(crate) use self::token::{Token, Trigger, register};
 
 /// An open or opening connection.
@@ -85,6 +88,8 @@ pub struct Socket {
     connecting: bool,
     /// Whether the worker's epoll tells of it, as it does once it has been waited for.
     watched: Cell<bool>,
+    /// This host's number, the group and the strand, where the other end chose where its packets arrive here.
+    placed: Option<(u32, u32, u32)>,
     /// Whether a repeated hello has been answered. Its sender may have had the first answer, and closed the
     /// connection.
     greeted_again: Cell<bool>,
@@ -164,6 +169,8 @@ pub(crate) struct Common {
     pub(crate) permissions: Permissions,
     /// Of the host, where it has TLS services.
     pub(crate) credentials: Option<Arc<Credentials>>,
+    /// Services of peers whose CPUs are observed; set before workers connect.
+    pub(crate) observed: Arc<OnceLock<ObservedFlows>>,
 }
 
 impl Sockets {
@@ -232,6 +239,7 @@ impl Sockets {
         let polls = self.settings.busy_poll() > 0;
         for socket in sockets {
             self.data.look_back(socket, polls);
+            self.settings.arrived(socket);
         }
         // What fails now has been written before, or failed before.
         let _ = self.data.flush_sinks();

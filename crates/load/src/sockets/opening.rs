@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -29,8 +29,10 @@ use wirecost_program::step::{Action, Group, Open};
 use super::by_step::ByStep;
 use super::io_state::IoState;
 use super::mailbox::{self, Arrival, Mailbox};
+use super::observed::{ObservedFlows, Search};
+use super::probe::Heard;
 use super::settings::SettingsLog;
-use super::source_ports::Destination;
+use super::source_ports::{self, Placed};
 use super::stamps::Sampling;
 use super::token::{Token, Trigger, make_edge_triggered, register};
 use super::worker_listeners::WorkerListeners;
@@ -62,6 +64,8 @@ const CONNECTING: u32 = 256;
 pub(super) enum State {
     /// The kernel is connecting it.
     Connecting(KnownBy),
+    /// It has asked which CPU of the other end handles its packets.
+    Probing,
     /// A hello datagram has been sent and not been answered.
     Greeting,
     /// The TLS handshake is under way.
@@ -79,6 +83,8 @@ pub(super) struct Greeting {
     repeat: Nanos,
     /// How often it has been sent again since it was challenged.
     repeated: u32,
+    /// Where the connection is to be one of those that a certain CPU of the other end handles.
+    search: Option<Box<Search>>,
 }
 
 impl Greeting {
@@ -130,6 +136,8 @@ pub(crate) struct Opener {
     host: u32,
     services: Arc<[OwnService]>,
     endpoints: Arc<Endpoints>,
+    /// Known once the endpoints are.
+    observed: Arc<OnceLock<ObservedFlows>>,
     partners: Partners,
     /// Where the clients of each service connect from; none where they have not said.
     allowed: Vec<Option<Vec<IpAddr>>>,
@@ -209,6 +217,7 @@ impl Opener {
             host: common.host,
             services: common.services.clone(),
             endpoints: Arc::default(),
+            observed: common.observed.clone(),
             partners: common.permissions.partners,
             allowed: Vec::new(),
             transports: ByStep::default(),
@@ -534,12 +543,24 @@ impl Opener {
             cookie: 0,
         });
         let destination = data.as_ref().unwrap_or(address);
-        let connected = match self.destination(open, (owner.strand, attempt), destination)? {
+        let placed = self.destination(open, (owner.strand, attempt), destination)?;
+        let mut search = None;
+        let connected = match placed {
             None => transport.connect(address, &open.setup),
-            Some((destination, from, to)) => {
-                let sources = destination.ports(from.to_canonical(), to);
+            Some((Placed::ByTable(by_table), from, to)) => {
+                let sources = by_table.ports(from.to_canonical(), to);
                 let greeted = if data.is_some() { address } else { &Address::Inet(to) };
-                from_one_of(sources, transport, greeted, &open.setup)
+                let connected = from_one_of(sources, transport, greeted, &open.setup);
+                settings.placed((owner, reference.host), Some(by_table.queue()), None);
+                connected
+            }
+            Some((Placed::ByObservation(wanted), from, to)) => {
+                let greeted = if data.is_some() { address.clone() } else { Address::Inet(to) };
+                let mut found =
+                    Search::new(wanted, (owner, attempt), greeted, from.to_canonical(), open);
+                let connected = found.next_connection(transport);
+                search = Some(Box::new(found));
+                connected
             }
         };
         let fd = connected.map_err(|error| {
@@ -557,7 +578,7 @@ impl Opener {
         };
         let mut socket = admit(fd, transport, State::Connecting(known_by));
         socket.greeting =
-            hello.map(|hello| Box::new(Greeting { hello, data, repeat: 0, repeated: 0 }));
+            hello.map(|hello| Box::new(Greeting { hello, data, repeat: 0, repeated: 0, search }));
         if !socket.reliable {
             socket.peer = peer_address.map(Box::new);
         }
@@ -579,12 +600,13 @@ impl Opener {
         open: &Open,
         of: (u32, u64),
         address: &Address,
-    ) -> io::Result<Option<(Destination, IpAddr, SocketAddr)>> {
+    ) -> io::Result<Option<(Placed, IpAddr, SocketAddr)>> {
         let Address::Inet(mut to) = *address else { return Ok(None) };
         // IPv4 in IPv6 goes as IPv4.
         to.set_ip(to.ip().to_canonical());
+        let observed = self.observed.get();
         let Some(destination) =
-            Destination::of(open, &self.endpoints, of, to).map_err(io::Error::other)?
+            Placed::of(open, &self.endpoints, observed, of, to).map_err(io::Error::other)?
         else {
             return Ok(None);
         };
@@ -654,6 +676,9 @@ impl Opener {
         if let (false, Some(hello), None) = (socket.reliable, hello, &socket.clients) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
+        if source_ports::is_placed(open) {
+            socket.placed = hello.map(|hello| (self.host, hello.group, hello.strand));
+        }
         settings.read(&socket, open, self.epoll.as_ref());
         Ok(socket)
     }
@@ -704,49 +729,86 @@ impl Opener {
     }
 
     fn progress(&mut self, socket: &mut Socket, settings: &mut SettingsLog) -> io::Result<Opening> {
+        loop {
+            // A connection that the wrong CPU handles is given up for another one.
+            if let Some(opening) = self.step(socket, settings)? {
+                return Ok(opening);
+            }
+        }
+    }
+
+    /// The next step of opening a connection; `None` where another one follows at once.
+    fn step(
+        &mut self,
+        socket: &mut Socket,
+        settings: &mut SettingsLog,
+    ) -> io::Result<Option<Opening>> {
         let now = Monotonic.now();
-        match socket.state {
-            State::Open => Ok(Opening::Done),
+        let opening = match socket.state {
+            State::Open => Opening::Done,
             State::Connecting(known_by) => {
                 match known_by {
                     KnownBy::Event => {}
                     KnownBy::AwaitedEvent => {
                         // If it does not come in time, or tells of an error.
                         socket.state = State::Connecting(KnownBy::Call);
-                        return Ok(Opening::Wait(Interest::Writable, None));
+                        return Ok(Some(Opening::Wait(Interest::Writable, None)));
                     }
                     KnownBy::Call if rustix::net::getpeername(&socket.fd).is_ok() => {}
                     KnownBy::Call => match rustix::net::sockopt::socket_error(&socket.fd)? {
-                        Ok(()) => return Ok(Opening::Wait(Interest::Writable, None)),
+                        Ok(()) => return Ok(Some(Opening::Wait(Interest::Writable, None))),
                         Err(error) => return Err(error.into()),
                     },
                 }
-                if let Some(greeting) = &mut socket.greeting {
-                    if !socket.reliable {
-                        let repeat = greeting.send(&socket.fd, now)?;
-                        socket.state = State::Greeting;
-                        return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
-                    }
-                    // Fits the empty send buffer of a new connection whole.
-                    rustix::net::send(&socket.fd, &greeting.hello.bytes(), SendFlags::NOSIGNAL)?;
+                let greeting = socket.greeting.as_mut();
+                if let Some(Greeting { hello, data, search: Some(search), .. }) =
+                    greeting.map(|g| &mut **g)
+                {
+                    let repeat = search.ask(&socket.fd, (*hello, socket.reliable, *data), now)?;
+                    socket.state = State::Probing;
+                    return Ok(Some(Opening::Wait(Interest::Readable, Some(repeat))));
                 }
-                self.secure(socket, settings)
+                return self.greet(socket, settings, now).map(Some);
             }
-            State::Securing => self.secure(socket, settings),
+            State::Probing => {
+                let greeting = socket.greeting.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                let search = greeting.search.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                match search.progress(&socket.fd, now)? {
+                    Heard::Nothing(until) => Opening::Wait(Interest::Readable, Some(until)),
+                    Heard::Cpu(cpu) if cpu == search.wanted() => {
+                        greeting.hello = search.hello().unwrap_or(greeting.hello);
+                        // The socket is connected to where data goes.
+                        greeting.data = None;
+                        settings.placed(search.of(), None, Some((cpu, search.tried())));
+                        greeting.search = None;
+                        self.greet(socket, settings, now)?
+                    }
+                    Heard::Cpu(cpu) => {
+                        search.abandon(&socket.fd, cpu)?;
+                        socket.fd = search.next_connection(socket.transport)?;
+                        socket.watched.set(false);
+                        socket.state = State::Connecting(KnownBy::Call);
+                        return Ok(None);
+                    }
+                }
+            }
+            State::Securing => self.secure(socket, settings)?,
             State::Greeting => {
                 let greeting = socket.greeting.as_mut().ok_or(io::ErrorKind::NotConnected)?;
                 let mut buffer = [0u8; hello::LENGTH + 1];
                 match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {
                     Ok((got, _)) if buffer[..got] == greeting.hello.welcome() => {
                         self.open(socket, settings)?;
-                        return Ok(Opening::Done);
+                        return Ok(Some(Opening::Done));
                     }
                     Ok((got, _)) => {
                         if let Some(hello) = greeting.hello.challenged(&buffer[..got]) {
                             greeting.hello = hello;
                             let repeat = greeting.send(&socket.fd, now)?;
-                            return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                            return Ok(Some(Opening::Wait(Interest::Readable, Some(repeat))));
                         }
+                        // A late answer to a probe; another datagram may be behind it.
+                        return Ok(None);
                     }
                     Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
@@ -756,13 +818,33 @@ impl Opener {
                     greeting.repeated += u32::from(greeting.hello.cookie != 0);
                     if greeting.repeated > UNANSWERED {
                         self.open(socket, settings)?;
-                        return Ok(Opening::Done);
+                        return Ok(Some(Opening::Done));
                     }
                     repeat = greeting.send(&socket.fd, now)?;
                 }
-                Ok(Opening::Wait(Interest::Readable, Some(repeat)))
+                Opening::Wait(Interest::Readable, Some(repeat))
             }
+        };
+        Ok(Some(opening))
+    }
+
+    /// Says on a connected socket whose connection it is, where that is to be said.
+    fn greet(
+        &self,
+        socket: &mut Socket,
+        settings: &mut SettingsLog,
+        now: Nanos,
+    ) -> io::Result<Opening> {
+        if let Some(greeting) = &mut socket.greeting {
+            if !socket.reliable {
+                let repeat = greeting.send(&socket.fd, now)?;
+                socket.state = State::Greeting;
+                return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+            }
+            // Fits the empty send buffer of a new connection whole.
+            rustix::net::send(&socket.fd, &greeting.hello.bytes(), SendFlags::NOSIGNAL)?;
         }
+        self.secure(socket, settings)
     }
 
     /// Continues the TLS handshake, where there is to be one, and opens.
@@ -813,6 +895,7 @@ impl Opener {
     /// Counts what is only known at the end of a connection.
     pub(super) fn closed(&mut self, socket: &mut Socket, settings: &mut SettingsLog) {
         self.connected(socket);
+        settings.arrived(socket);
         settings.add(socket.transport.closing(&socket.fd));
         if !self.reads_closing && socket.transport.protocol().has_tcp_info() {
             self.closed_unread += 1;
@@ -863,6 +946,7 @@ fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket
         longest_send,
         connecting: false,
         watched: Cell::new(false),
+        placed: None,
         greeted_again: Cell::new(false),
         io: IoState::default(),
     }
@@ -971,6 +1055,7 @@ mod tests {
             files: Arc::new([]),
             permissions: Permissions::default(),
             credentials: None,
+            observed: Arc::default(),
         });
         opener.set_epoll(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap());
         opener.accept_only_when_ready();
@@ -1012,8 +1097,13 @@ mod tests {
             let hello = Hello { run: 1, group: 0, strand: 0, id: 0, ordinal: 0, cookie };
             let fd = client.try_clone().unwrap().into();
             let mut socket = admit(fd, transport("udp").unwrap(), State::Greeting);
-            socket.greeting =
-                Some(Box::new(Greeting { hello, data: None, repeat: 0, repeated: 0 }));
+            socket.greeting = Some(Box::new(Greeting {
+                hello,
+                data: None,
+                repeat: 0,
+                repeated: 0,
+                search: None,
+            }));
             let mut turns = 0;
             while turns < 50
                 && opener.progress(&mut socket, &mut settings).unwrap() != Opening::Done

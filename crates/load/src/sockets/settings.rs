@@ -1,12 +1,14 @@
 //! What was requested of sockets, and what took effect.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use wirecost_linux::sockopt;
+use wirecost_model::placement::{PlacedBy, StrandPlacement};
 use wirecost_profile::io_options::IoOption;
 use wirecost_profile::io_options::busy_poll::BusyPoll;
 use wirecost_program::calls::EffectiveSetting;
+use wirecost_program::net::Owner;
 use wirecost_program::step::Open;
 
 use super::Socket;
@@ -24,6 +26,8 @@ pub(crate) struct SettingsLog {
     read: Vec<u32>,
     /// The longest `busy_poll` of a connection, microseconds, which an event loop's waits keep to.
     busy_poll: u32,
+    /// By number of the peer, group and strand: where connections were placed, or arrived.
+    placements: BTreeMap<(u32, u32, u32), StrandPlacement>,
 }
 
 impl SettingsLog {
@@ -35,6 +39,44 @@ impl SettingsLog {
 
     pub(super) fn add(&mut self, settings: impl IntoIterator<Item = EffectiveSetting>) {
         self.settings.extend(settings);
+    }
+
+    /// A connection to a host has been placed: on a queue of its device, or on a CPU, after so many connections were tried.
+    pub(super) fn placed(
+        &mut self,
+        (owner, peer): (Owner, u32),
+        queue: Option<u32>,
+        cpu: Option<(u32, u32)>,
+    ) {
+        let Some(placement) = self.placement((peer, owner.group, owner.strand)) else { return };
+        placement.by = Some(match cpu {
+            Some(_) => PlacedBy::Observation,
+            None => PlacedBy::DeviceTable,
+        });
+        (placement.queue, placement.cpu) = (queue, cpu.map(|(cpu, _)| cpu));
+        placement.connections += 1;
+        placement.connections_tried += cpu.map_or(1, |(_, tried)| u64::from(tried));
+    }
+
+    /// Notes on which CPU the last packet of a placed connection arrived here.
+    pub(super) fn arrived(&mut self, socket: &Socket) {
+        let Some(key) = socket.placed else { return };
+        let Ok(Some(cpu)) = sockopt::incoming_cpu(&socket.fd) else { return };
+        if let Some(placement) = self.placement(key) {
+            placement.arrived_on.insert(cpu);
+        }
+    }
+
+    fn placement(&mut self, key: (u32, u32, u32)) -> Option<&mut StrandPlacement> {
+        if !self.placements.contains_key(&key) && self.placements.len() >= StrandPlacement::MOST {
+            return None;
+        }
+        Some(self.placements.entry(key).or_insert_with(|| StrandPlacement::of(key.1, key.2)))
+    }
+
+    /// By number of the peer, group and strand.
+    pub(crate) fn placements(&self) -> &BTreeMap<(u32, u32, u32), StrandPlacement> {
+        &self.placements
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EffectiveSetting> {

@@ -87,6 +87,7 @@ warnings! {
     Fallback,
     ForeignCpu,
     FramesBypassed,
+    FlowsMoved,
     InterruptsMoved,
     LinkChanged,
     LinkLate,

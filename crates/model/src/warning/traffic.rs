@@ -89,6 +89,39 @@ impl Problem for FramesBypassed {
     }
 }
 
+/// Packets of connections that were placed by observation arrived on other CPUs later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowsMoved {
+    pub host: String,
+    pub strands: u64,
+    pub of: u64,
+}
+
+impl Problem for FlowsMoved {
+    fn code(&self) -> &'static str {
+        "flows-moved"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "{}: RFS, threaded NAPI, a moving IRQ affinity or, on virtual links, retransmissions of TCP move flows \
+             (`placements` in the JSON names the strands)",
+            self.brief()
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, strands, of } = self;
+        format!(
+            "packets of {strands} of {of} strands arrived at {host} on other CPUs than `placement` chose"
+        )
+    }
+}
+
 /// Segments of TCP were sent again on a path that should lose none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SegmentsRetransmitted {

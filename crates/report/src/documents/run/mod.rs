@@ -12,6 +12,8 @@ mod link;
 mod receive_stamps;
 mod summary;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::CpuSection;
@@ -35,6 +37,7 @@ const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     flowops,
     receive_stamps::sections,
     settings,
+    placements,
     observed_hosts,
     observer,
     |run| warnings(&run.warnings),
@@ -185,6 +188,45 @@ fn settings(run: &Run) -> Vec<Section> {
         ]);
     }
     let mut section = Section::named("settings", "");
+    section.table(table);
+    vec![section]
+}
+
+/// Strands that were placed alike have one row.
+fn placements(run: &Run) -> Vec<Section> {
+    let Some(placements) = &run.placements else { return Vec::new() };
+    let mut rows: BTreeMap<_, (BTreeSet<u32>, [u64; 3])> = BTreeMap::new();
+    for strand in placements {
+        let key = (&strand.host, &strand.peer, strand.queue, strand.cpu);
+        let (arrived_on, [strands, connections, tried]) = rows.entry(key).or_default();
+        arrived_on.extend(&strand.arrived_on);
+        *strands += 1;
+        *connections += strand.connections;
+        *tried += strand.connections_tried;
+    }
+    let mut table = Table::new([
+        Column::text("host"),
+        Column::text("peer"),
+        Column::text("placed on"),
+        Column::number("strands"),
+        Column::number("connections"),
+        Column::number("tried").drop_order(1),
+        Column::number("arrived on CPUs").drop_order(2),
+    ]);
+    for ((host, peer, queue, cpu), (arrived_on, counts)) in rows {
+        let place = match (queue, cpu) {
+            (_, Some(cpu)) => format!("CPU {cpu}"),
+            (Some(queue), None) => format!("queue {queue}"),
+            (None, None) => String::new(),
+        };
+        let arrived_on: Vec<String> = arrived_on.iter().map(u32::to_string).collect();
+        let arrived_on = if arrived_on.is_empty() { "-".to_owned() } else { arrived_on.join(",") };
+        let mut row = vec![Cell::text(host.as_str()), Cell::text(peer.as_str()), Cell::text(place)];
+        row.extend(counts.map(Cell::count));
+        row.push(Cell::text(arrived_on));
+        table.row(row);
+    }
+    let mut section = Section::named("placement", "");
     section.table(table);
     vec![section]
 }
