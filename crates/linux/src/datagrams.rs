@@ -44,20 +44,18 @@ impl Control {
         let (length, value) = (HEADER + size_of::<Nanos>(), at.to_ne_bytes());
         Self { length, level: libc::SOL_SOCKET, kind: SO_TXTIME, value }
     }
-}
 
-/// Bytes of a control message before its value.
-const HEADER: usize = 16;
-
-impl Control {
     /// Bytes of each of the datagrams of a message, where it is several; `length`: that of what the kernel has written.
-    fn segment(&self, length: usize) -> Option<i32> {
+    fn joined(&self, length: usize) -> Option<i32> {
         let joined = length >= HEADER + size_of::<libc::c_int>()
             && (self.level, self.kind) == (libc::SOL_UDP, UDP_GRO);
         let [a, b, c, d, ..] = self.value;
         joined.then_some(i32::from_ne_bytes([a, b, c, d]))
     }
 }
+
+/// Bytes of a control message before its value.
+const HEADER: usize = 16;
 
 /// What is to be known of each message that is received, beside its bytes.
 #[derive(Debug, Clone, Copy)]
@@ -330,7 +328,7 @@ impl Calls {
             let control_length = header.msg_hdr.msg_controllen as usize;
             let segment = match wanted.stamps {
                 true => self.wide_controls[number].read(control_length).segment,
-                false => self.controls[number].segment(control_length),
+                false => self.controls[number].joined(control_length),
             };
             let segment = segment.and_then(|segment| usize::try_from(segment).ok());
             let segment = segment.unwrap_or(length).max(1);

@@ -11,6 +11,8 @@ use crate::record::ArrivalCounters;
 /// Runs of missing datagrams that are remembered. Of older ones it is not told whether what arrives is one
 /// of them.
 const RUNS: usize = 128;
+/// Bytes that the memory of one connection takes.
+pub(crate) const MEMORY: u64 = ((RUNS + 1) * size_of::<Range<u64>>()) as u64;
 
 /// What one connection has received, by the numbers of its datagrams. It has all its memory from the beginning.
 #[derive(Debug)]

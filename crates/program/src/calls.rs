@@ -10,8 +10,9 @@ use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::io_options::batch::Batch;
 use wirecost_profile::io_options::{self, Call, Effect, IoOption, TransferKind};
 use wirecost_profile::language;
-use wirecost_profile::protocols::Protocol;
+use wirecost_profile::protocols::{self, Delivery, Protocol};
 
+use crate::arrivals;
 use crate::hello;
 use crate::step::{ReceiveCall, SendCall};
 
@@ -69,6 +70,8 @@ pub struct SinkPlace {
 
 /// Bytes of the files of a sink, unless the profile says otherwise.
 const SINK_BYTES: u64 = 64 << 20;
+/// When a request was due that has no answer yet.
+const DUE_BYTES: u64 = 8;
 
 /// The largest message that GRO makes.
 const JOINED: u32 = 64 << 10;
@@ -209,6 +212,17 @@ impl IoLimits for KnownOptions {
         let SinkPlace { directory, bytes, direct } = Choices::of(io, |_| true).sink_place()?;
         Some((directory, bytes, direct))
     }
+
+    fn kept(&self, options: &Options) -> u64 {
+        let due = crate::outstanding::most(options).unwrap_or(0) * DUE_BYTES;
+        let datagrams = options
+            .protocol
+            .as_deref()
+            .and_then(protocols::find)
+            .is_some_and(|protocol| protocol.delivery() == Delivery::Datagrams);
+        let connections = u64::from(options.conn.last - options.conn.first) + 1;
+        due + if datagrams { connections * arrivals::MEMORY } else { 0 }
+    }
 }
 
 /// Where a host keeps what it receives.
@@ -346,5 +360,16 @@ mod tests {
         assert_eq!(error, "zerocopy has a value of another type");
         assert_eq!(problem("flaw", IoValue::On).unwrap_err(), "flaw is an unknown option");
         assert_eq!(problem("batch", IoValue::Number(1024)), Ok(()));
+    }
+
+    #[test]
+    fn what_strands_remember_of_datagrams_and_requests_is_counted() {
+        let mut options = Options { protocol: Some("udp".to_owned()), ..Options::default() };
+        options.conn.last = options.conn.first + 2;
+        assert_eq!(KnownOptions.kept(&options), 3 * arrivals::MEMORY);
+        options.protocol = Some("tcp".to_owned());
+        assert_eq!(KnownOptions.kept(&options), 0);
+        options.io.set("outstanding", IoValue::Number(1000));
+        assert_eq!(KnownOptions.kept(&options), 8000);
     }
 }

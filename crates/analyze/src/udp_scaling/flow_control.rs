@@ -6,6 +6,7 @@ use wirecost_model::observe::NicSection;
 use wirecost_model::run::Run;
 
 use super::server::{section, server};
+use crate::measured::MeasuredPoint;
 use super::{Answer, Group, SERVER, along, effect, finding, mean, place};
 
 pub(super) fn answer(groups: &[Group<'_>]) -> Vec<Answer> {
@@ -73,9 +74,14 @@ fn of_servers(servers: &[&Group<'_>]) -> Answer {
             count(received)
         ),
     };
+    let emulated = |point: &MeasuredPoint| point.runs.iter().any(|run| of_lab(run).is_some());
+    let axis = match group.points.iter().any(|(_, point)| emulated(point)) {
+        true => "lab.pause",
+        false => "tune.pause.rx",
+    };
     let sentence = format!(
         "Flow control slowed the traffic: {what} within a run ({}). Where one queue is full, they stop the packets of all \
-         queues: repeat the study with --axis tune.pause.rx=on,off.",
+         queues: repeat the study with --axis {axis}=on,off.",
         place(group, number)
     );
     let with_pauses = rows.iter().filter(|(_, _, received, sent)| received + sent > 0.0).count();

@@ -2,6 +2,8 @@
 //! observations made for the rules.
 
 use wirecost_model::frames::{Frames, FramesDirection, FramesStage, Stage};
+use wirecost_model::link::nic::{DeviceCounts, Nic};
+use wirecost_model::link::{LinkReport, LinkSpec, Topology};
 use wirecost_model::measure::Bytes;
 use wirecost_model::observe::{
     ClockChange, CpuHardware, CpuHolder, CpuSection, CpuTime, FunctionShare, FunctionsSection,
@@ -11,6 +13,7 @@ use wirecost_model::observe::{
 };
 use wirecost_model::program::Side;
 use wirecost_model::proportion::Proportion;
+use wirecost_model::rss::Rss;
 use wirecost_model::run::{
     Cpu, CpuLine, HostRow, MachineRow, Observe, Operations, Run, Throughput,
 };
@@ -603,6 +606,35 @@ fn pause_frames_are_told_where_there_were_any() {
     );
     assert_eq!(silent(&paused(0, true), "flow-control"), "");
     assert_eq!(silent(&paused(400, false), "flow-control"), "its driver has no flow control");
+}
+
+#[test]
+fn a_lab_has_pauses_of_its_own_and_its_own_axis() {
+    let measured = study(&[(&[], STEADY)], |run, at| {
+        let rss = Rss::spread(4);
+        let nic = Nic { queues: 4, rss, ring: 64, coalesce_nanoseconds: 0, pause: true };
+        let host = run.hosts[1].name.clone();
+        run.link = Some(LinkReport {
+            topology: Topology::Pair,
+            link: LinkSpec { nic: Some(nic), ..LinkSpec::default() },
+            seconds: 1.0,
+            lines: Vec::new(),
+            devices: vec![DeviceCounts { host, pauses: 7 * at as u64, queues: Vec::new() }],
+            error_us: None,
+            late: 0.0,
+            refused: 0,
+            unread: 0,
+            unheld: 0,
+            cpu_percent: 0.0,
+            cpu_source: String::new(),
+            cpus: BTreeMap::new(),
+        });
+    });
+    assert_eq!(
+        sentence(&measured, "flow-control"),
+        "Flow control slowed the traffic: the server's devices sent 21 pause frames within a run (4 pairs). Where one queue is \
+         full, they stop the packets of all queues: repeat the study with --axis lab.pause=on,off."
+    );
 }
 
 #[test]

@@ -219,6 +219,7 @@ impl Traffic {
                 requested: "65536".to_owned(),
                 effective: "65536".to_owned(),
             }],
+            placements: Vec::new(),
             warnings: Vec::new(),
             environment: Default::default(),
         }

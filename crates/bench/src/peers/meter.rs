@@ -87,6 +87,7 @@ impl Traffic {
             Kind::Rr => self.payload / (2.0 * f64::from(point.size)),
             Kind::Crr => self.opened,
             Kind::Udp => self.in_datagrams,
+            Kind::UdpRr => self.in_datagrams / (2.0 * f64::from(point.size)),
         }
     }
 }
@@ -239,6 +240,7 @@ mod tests {
         assert_eq!(traffic.work_rate(&point(Kind::Rr, 64)), 100.0);
         assert_eq!(traffic.work_rate(&point(Kind::Crr, 64)), 7.0);
         assert_eq!(traffic.work_rate(&point(Kind::Udp, 1400)), 4200.0);
+        assert_eq!(traffic.work_rate(&point(Kind::UdpRr, 60)), 35.0);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     Crr,
     /// Datagrams of `size`, one call each.
     Udp,
+    /// Request and response of `size` each, one datagram each way.
+    UdpRr,
     /// Files of `size` for a small request each, with keep-alive.
     Http,
 }
@@ -112,6 +114,8 @@ pub(crate) static ALL: &[Point] = &[
     apart(quick(Kind::Udp, 1, 1400)),
     one_cpu(full(Kind::Udp, 1, 1400)),
     full(Kind::Udp, 32, 1400),
+    apart(full(Kind::UdpRr, 1, SMALL)),
+    full(Kind::UdpRr, 32, SMALL),
     full(Kind::Http, 32, 65536),
     full(Kind::Http, 1000, 65536),
 ];
@@ -126,6 +130,7 @@ impl Point {
             Kind::Rr => format!("rr-{connections}"),
             Kind::Crr => format!("crr-{connections}"),
             Kind::Udp => format!("udp-{connections}x{size}"),
+            Kind::UdpRr => format!("udp-rr-{connections}"),
             Kind::Http => format!("http-{connections}"),
         };
         match self.placement {
@@ -148,6 +153,7 @@ impl Point {
                 format!("a connection for each request and response, {connections} at a time")
             }
             Kind::Udp => format!("datagrams of {size}, {connections}, one call each"),
+            Kind::UdpRr => format!("request and response datagrams of {size}, {connections}"),
             Kind::Http => format!("files of {size} with keep-alive, {connections}"),
         };
         match self.placement {
@@ -162,11 +168,16 @@ impl Point {
         matches!(self.kind, Kind::Stream | Kind::Udp | Kind::Http)
     }
 
+    /// Whether its messages are datagrams.
+    pub(crate) fn is_datagrams(&self) -> bool {
+        matches!(self.kind, Kind::Udp | Kind::UdpRr)
+    }
+
     /// Number of connections during the run; none if they open and close.
     pub(crate) fn stays_open(&self) -> Option<u32> {
         match self.kind {
             Kind::Stream | Kind::Rr | Kind::Http => Some(self.connections),
-            Kind::Crr | Kind::Udp => None,
+            Kind::Crr | Kind::Udp | Kind::UdpRr => None,
         }
     }
 

@@ -676,7 +676,7 @@ impl Opener {
         if let (false, Some(hello), None) = (socket.reliable, hello, &socket.clients) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
-        if source_ports::is_placed(open) {
+        if source_ports::has_placement(&open.setup.options) {
             socket.placed = hello.map(|hello| (self.host, hello.group, hello.strand));
         }
         settings.read(&socket, open, self.epoll.as_ref());

@@ -34,11 +34,6 @@ pub(crate) fn has_placement(options: &Options) -> bool {
     placement(options).is_some()
 }
 
-/// Whether a step's connections are placed.
-pub(super) fn is_placed(open: &Open) -> bool {
-    placement(&open.setup.options).is_some()
-}
-
 /// How the connection of a strand is placed.
 pub(super) enum Placed {
     /// By source ports, as the peer's device tells how it spreads packets.

@@ -139,6 +139,7 @@ impl Plan {
             strands * STRAND_BYTES,
             program.connections().saturating_mul(CONNECTION_BYTES),
             program.served_strands() * PLACE_BYTES,
+            program.kept(io),
             self.logged_operations.saturating_mul(LOGGED_OPERATION_BYTES),
         ]
         .into_iter()
@@ -197,6 +198,18 @@ impl Program {
     /// Connections of all strands.
     fn connections(&self) -> u64 {
         let of = |group: &GroupProgram| group.connections().saturating_mul(group.strands.into());
+        self.groups.iter().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that strands keep for what their flowops have to remember. Phases follow one another.
+    fn kept(&self, io: &dyn IoLimits) -> u64 {
+        let of_phase = |phase: &PhaseProgram| {
+            phase.acts.iter().map(|act| io.kept(&act.options)).fold(0, u64::saturating_add)
+        };
+        let of = |group: &GroupProgram| {
+            let most = group.phases.iter().flatten().map(of_phase).max().unwrap_or(0);
+            most.saturating_mul(group.strands.into())
+        };
         self.groups.iter().map(of).fold(0, u64::saturating_add)
     }
 
@@ -714,6 +727,10 @@ mod tests {
         refused(memory, |p| {
             p.program.groups[0].strands = 1_000_000;
             phase(p).acts[0].options.conn.last = 3;
+        });
+        refused(memory, |p| {
+            p.program.groups[0].strands = 100_000;
+            phase(p).acts[0].options.protocol = Some("with a mebibyte per strand".to_owned());
         });
         // What people do on machines of this size.
         let mut large = plan(vec![act("connect", |_| {}), act("write", |_| {})]);

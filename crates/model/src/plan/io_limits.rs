@@ -1,7 +1,7 @@
-//! What checking a plan takes to know of I/O options, whose names mean nothing to this crate.
+//! What checking a plan takes to know of I/O options and protocols, whose names mean nothing to this crate.
 
 use super::LimitError;
-use crate::profile::IoValues;
+use crate::profile::{IoValues, Options};
 
 /// Where received bytes are written: a directory, the bytes of its files, and whether they bypass the
 /// page cache.
@@ -18,6 +18,9 @@ pub trait IoLimits: std::fmt::Debug {
 
     /// Where a receiver with these options writes what it receives.
     fn sink(&self, io: &IoValues) -> Option<Sink>;
+
+    /// Bytes that each strand keeps for a flowop with these options.
+    fn kept(&self, options: &Options) -> u64;
 }
 
 /// An option with a limit, and a directory.
@@ -50,5 +53,9 @@ impl IoLimits for TwoOptions {
             }
             _ => None,
         }
+    }
+
+    fn kept(&self, options: &Options) -> u64 {
+        if options.protocol.is_some() { 1 << 20 } else { 0 }
     }
 }

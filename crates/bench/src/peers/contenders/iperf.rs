@@ -29,7 +29,7 @@ impl Contender for Iperf {
                 format!("--bounceback --bounceback-no-quickack --bounceback-period 0 -l {size}")
             }
             Kind::Udp => format!("-u -b 100g -l {size}"),
-            Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
+            Kind::UdpRr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         let seconds = ask.seconds_from_start();
         Ok(plan(ask.port, kind == Kind::Udp, &format!("{options} -P {connections} -t {seconds}")))

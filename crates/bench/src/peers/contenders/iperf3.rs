@@ -29,7 +29,7 @@ impl Contender for Iperf3 {
         let protocol = match kind {
             Kind::Stream => "",
             Kind::Udp => "-u -b 0",
-            Kind::Rr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
+            Kind::Rr | Kind::UdpRr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > MAX_STREAMS {
             return Err(PlanError::Limit("at most 128 streams"));

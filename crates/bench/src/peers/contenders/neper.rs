@@ -29,6 +29,7 @@ impl Contender for Neper {
             Kind::Stream => ("tcp_stream", format!("-B {size}")),
             Kind::Udp => ("udp_stream", format!("-B {size}")),
             Kind::Rr => ("tcp_rr", format!("-Q {size} -R {size} -p 50,99")),
+            Kind::UdpRr => ("udp_rr", format!("-Q {size} -R {size} -p 50,99")),
             Kind::Crr => ("tcp_crr", format!("-Q {size} -R {size} -p 50,99")),
             Kind::Http => return Err(PlanError::NoSuchTest),
         };

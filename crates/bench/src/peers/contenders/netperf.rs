@@ -33,6 +33,7 @@ impl Contender for Netperf {
             Kind::Stream => ("TCP_STREAM", format!("-m {size}")),
             Kind::Udp => ("UDP_STREAM", format!("-m {size}")),
             Kind::Rr => ("TCP_RR", format!("-D -r {size},{size}")),
+            Kind::UdpRr => ("UDP_RR", format!("-r {size},{size}")),
             Kind::Crr => ("TCP_CRR", format!("-D -r {size},{size}")),
             Kind::Http => return Err(PlanError::NoSuchTest),
         };

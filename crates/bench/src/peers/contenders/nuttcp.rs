@@ -34,7 +34,7 @@ impl Contender for Nuttcp {
                 return Err(PlanError::Limit("one stream of datagrams"));
             }
             Kind::Udp => "-u -Ru ",
-            Kind::Rr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
+            Kind::Rr | Kind::UdpRr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         // Data goes to ports from the next on.
         let (control, data) = (ask.port, ask.port + 1);

@@ -26,6 +26,7 @@ impl Contender for Qperf {
             Kind::Stream => "tcp_bw",
             Kind::Udp => "udp_bw",
             Kind::Rr => "tcp_lat",
+            Kind::UdpRr => "udp_lat",
             Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > 1 {

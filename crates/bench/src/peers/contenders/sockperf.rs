@@ -30,6 +30,7 @@ impl Contender for Sockperf {
             Kind::Stream => ("throughput", true),
             Kind::Udp => ("throughput", false),
             Kind::Rr => ("ping-pong", true),
+            Kind::UdpRr => ("ping-pong", false),
             Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > 1 {
@@ -43,7 +44,7 @@ impl Contender for Sockperf {
 
     fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         match point.kind {
-            Kind::Rr => Ok(ToolFigures {
+            Kind::Rr | Kind::UdpRr => Ok(ToolFigures {
                 rate: Some(exchanged(written)?),
                 p50: Some(percentile(written, "50.000")?),
                 p99: Some(percentile(written, "99.000")?),

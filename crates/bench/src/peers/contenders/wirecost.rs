@@ -88,6 +88,7 @@ impl Contender for Wirecost {
             Kind::Rr => format!("@rr --var request={size} --var response={size}"),
             Kind::Crr => format!("@crr --var request={size} --var response={size}"),
             Kind::Udp => format!("@udp-stream --var size={size}"),
+            Kind::UdpRr => format!("@udp-rr --var request={size} --var response={size}"),
             Kind::Http => format!("@http-get --var response={size}"),
         };
         let words = format!(
@@ -116,10 +117,10 @@ impl Contender for Wirecost {
         let throughput = run.throughput.as_ref().map(|rates| rates.bits_per_second / 8.0);
         let rate = match point.kind {
             Kind::Stream | Kind::Udp | Kind::Http => throughput,
-            Kind::Rr | Kind::Crr => run.transactions.map(|done| done.per_second),
+            Kind::Rr | Kind::Crr | Kind::UdpRr => run.transactions.map(|done| done.per_second),
         };
         let latency = match point.kind {
-            Kind::Rr | Kind::Crr => run.latency_us,
+            Kind::Rr | Kind::Crr | Kind::UdpRr => run.latency_us,
             _ => None,
         };
         let (p50, p99) = (latency.as_ref().map(|l| l.p50), latency.as_ref().map(|l| l.p99));
