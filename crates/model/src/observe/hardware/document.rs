@@ -7,7 +7,7 @@ use crate::metric::Unit;
 use crate::observe::{
     ClockSource, CpuHardware, HardwareSection, IdleShare, ResidencyScope, StateResidency,
 };
-use crate::units::{bytes, count, percent};
+use crate::units::{bytes, count, counted, percent};
 
 /// CPUs that have a row.
 const CPUS: usize = 32;
@@ -119,10 +119,11 @@ fn residency(all: &[StateResidency]) -> Table {
         Column::number("max%").drop_order(1),
     ]);
     for ((scope, state), percents) in rows {
+        let [one, several] = scope.words();
         let mean = percents.iter().sum::<f64>() / percents.len() as f64;
         table.row(vec![
             Cell::text(state),
-            Cell::text(format!("{} {}", percents.len(), scope.words())),
+            Cell::text(counted(percents.len() as u64, one, several)),
             Cell::percent(mean),
             Cell::percent(percents.iter().copied().fold(f64::INFINITY, f64::min)),
             Cell::percent(percents.iter().copied().fold(0.0, f64::max)),

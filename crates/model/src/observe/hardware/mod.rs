@@ -113,13 +113,13 @@ pub enum ResidencyScope {
 }
 
 impl ResidencyScope {
-    /// For people.
+    /// One and several, for people.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Core => "cores",
-            Self::Module => "modules",
-            Self::Package => "packages",
+            Self::Core => ["core", "cores"],
+            Self::Module => ["module", "modules"],
+            Self::Package => ["package", "packages"],
         }
     }
 }

@@ -230,7 +230,7 @@ fn cstates(root: &Path) -> Result<Vec<(StateKey, Counter)>, String> {
         }
     }
     if all.is_empty() {
-        return Err("no counters of C-states (PMUs `cstate_core`, `cstate_pkg`)".to_owned());
+        return Err("no PMU `cstate_core` or `cstate_pkg`".to_owned());
     }
     Ok(all)
 }

@@ -29,9 +29,7 @@ fn a_machine_that_tells_nothing_says_so_and_has_no_zeros() {
     let expected = HardwareSection {
         clock_reason: Some("the CPU shows no APERF and MPERF (PMU `msr`); no cpufreq".to_owned()),
         idle_reason: Some("the kernel has no cpuidle".to_owned()),
-        residency_reason: Some(
-            "no counters of C-states (PMUs `cstate_core`, `cstate_pkg`)".to_owned(),
-        ),
+        residency_reason: Some("no PMU `cstate_core` or `cstate_pkg`".to_owned()),
         throttling_reason: Some("the kernel shows no thermal_throttle".to_owned()),
         power_reason: Some("no counters of energy (PMU `power`); no readable powercap".to_owned()),
         memory_reason: Some("no counters of memory controllers (PMUs `uncore_imc`)".to_owned()),

@@ -27,9 +27,7 @@ mod tests {
         };
         insta::assert_snapshot!(super::super::shown(section.document(), 80));
         let section = HardwareSection {
-            residency_reason: Some(
-                "no counters of C-states (PMUs `cstate_core`, `cstate_pkg`)".to_owned(),
-            ),
+            residency_reason: Some("no PMU `cstate_core` or `cstate_pkg`".to_owned()),
             ..HardwareSection::default()
         };
         insta::assert_snapshot!(super::super::shown(section.document(), 80));
