@@ -233,9 +233,7 @@ impl Calls {
         let got = self.receive_with(socket, (buffer, place), wait, messages, wanted)?;
         let controls = self.headers[..got].iter().zip(&self.wide_controls);
         stamps.extend(
-            controls.map(|(header, control)| {
-                control.read(header.msg_hdr.msg_controllen as usize).stamp
-            }),
+            controls.map(|(header, control)| control.read(header.msg_hdr.msg_controllen).stamp),
         );
         if let Some(senders) = senders {
             self.take_senders(got, senders);
@@ -325,7 +323,7 @@ impl Calls {
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         for (number, header) in self.headers[..got].iter().enumerate() {
             let length = header.msg_len as usize;
-            let control_length = header.msg_hdr.msg_controllen as usize;
+            let control_length = header.msg_hdr.msg_controllen;
             let segment = match wanted.stamps {
                 true => self.wide_controls[number].read(control_length).segment,
                 false => self.controls[number].joined(control_length),

@@ -48,7 +48,7 @@ impl ControlBuffer {
 
     pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         header.msg_control = (&raw mut *self).cast();
-        header.msg_controllen = size_of::<Self>() as _;
+        header.msg_controllen = size_of::<Self>();
     }
 }
 
@@ -142,7 +142,7 @@ fn receive_with(
     if let Some(name) = name {
         *name = header.msg_namelen;
     }
-    let controls = control.read(header.msg_controllen as usize);
+    let controls = control.read(header.msg_controllen);
     Ok(Received { length: length.min(buffer.len()), stamp: controls.stamp })
 }
 
