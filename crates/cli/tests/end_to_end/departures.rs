@@ -50,7 +50,8 @@ fn departure_times_are_refused_where_they_mean_nothing() {
     for (lead, word) in [("0", "more than 0"), ("0ms", "more than 0"), ("2s", "from 1us to 1s")] {
         fails(&profile(&format!("txtime={lead}"), rate, "udp"), &[], &["txtime", word]);
     }
-    fails(&timed(), &["--engine", "af_xdp"], &["txtime is an option of the kernel's sockets"]);
+    let single = profile("txtime=1ms", rate, "udp");
+    fails(&single, &["--engine", "af_xdp"], &["txtime is an option of the kernel's sockets"]);
 }
 
 /// `lo` has no queueing discipline, unless an administrator has set one.
@@ -113,10 +114,11 @@ fn fq_sends_one_by_one_what_one_call_handed_over() {
         assert_eq!(sent, if engine == "one" { calls } else { calls * BATCH }, "{engine}");
         assert_eq!(run.count("/datagrams/lost"), 0, "{engine}");
         assert!(run.number("/datagrams/one_way_us/delay/p50") > 0.0, "{engine}");
-        if engine != "one" {
+        // Pollers of the kernel keep both emulated CPUs busy.
+        if !["one", "io_uring_sqpoll"].contains(&engine) {
             let of_calls = |what: &str| run.count(&format!("/io/receives/{what}"));
             let (calls, got) = (of_calls("calls"), of_calls("datagrams"));
-            assert!(calls * 2 > got, "{engine}: {got} datagrams by {calls} calls");
+            assert!(calls * 3 > got, "{engine}: {got} datagrams by {calls} calls");
         }
     }
     assert!(guest.read("after").contains("pfifo"), "{}", guest.read("after"));

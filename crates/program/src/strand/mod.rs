@@ -434,7 +434,7 @@ impl<S> Strand<S> {
                 let turn = self.settle(context);
                 return Some(turn.unwrap_or_else(|| self.quiesce(context)));
             }
-            if start >= timing.end {
+            if start.saturating_sub(phase.lead) >= timing.end {
                 return Some(self.quiesce(context));
             }
         }
@@ -443,10 +443,11 @@ impl<S> Strand<S> {
             let from = if pace.is_trace() { timing.window } else { timing.start };
             let intended = from.saturating_add(self.pacing.intended(pace, self.number, iteration));
             let now = context.net.now();
-            if now.max(intended) >= timing.end && !within_limit {
+            // What is handed over before the end may leave after it: else nothing would be handed over in the last LEAD.
+            let handed_over = intended.saturating_sub(phase.lead);
+            if now.max(handed_over) >= timing.end && !within_limit {
                 return Some(self.quiesce(context));
             }
-            let handed_over = intended.saturating_sub(phase.lead);
             if now < handed_over {
                 return Some(self.rest(now, handed_over, context));
             }

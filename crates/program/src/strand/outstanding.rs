@@ -237,10 +237,10 @@ impl<S> Strand<S> {
                 if let (Some(pace), false) = (&phase.pace, timing.closed) {
                     let from = if pace.is_trace() { timing.window } else { timing.start };
                     due = from.saturating_add(self.pacing.intended(pace, self.number, iteration));
-                    if due >= timing.end && iteration >= self.transaction.limit {
+                    let handed_over = due.saturating_sub(steps.lead);
+                    if handed_over >= timing.end && iteration >= self.transaction.limit {
                         return Ok(Stop::Ended);
                     }
-                    let handed_over = due.saturating_sub(steps.lead);
                     if now < handed_over {
                         return Ok(Stop::NotBefore(handed_over));
                     }
