@@ -302,8 +302,7 @@ const ON_VETH: &str = r#"
     [[group.transaction]]
     flowops = [{ type = "connect", remotehost = "${h}", protocol = "${protocol}", placement = "even" }]
     [[group.transaction]]
-    duration = "300ms"
-    rate = 500
+    iterations = 200
     flowops = [{ type = "write", size = 100 }, { type = "read", size = 100 }]
     [[group.transaction]]
     flowops = ["disconnect"]
@@ -391,7 +390,8 @@ fn connections_arrive_on_the_cpus_where_a_profile_places_them_on_veth() {
     let refused = |arguments: &[&str], expected: &str| {
         let refused = run(arguments);
         assert_ne!(refused.code, 0, "{refused}");
-        assert!(refused.stdout.contains(expected), "{refused}");
+        let error = refused.json("run.json")["error"].to_string();
+        assert!(error.contains(expected), "{error}: {refused}");
     };
     let expected = "4 strands cannot have a CPU each, as packets arrive on 2 CPUs of the peer";
     refused(&["--placement", "one-per-queue"], expected);
