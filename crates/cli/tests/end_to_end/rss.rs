@@ -348,7 +348,7 @@ fn connections_arrive_on_the_cpus_where_a_profile_places_them_on_veth() {
         strands
             .map(|(number, strand)| {
                 assert_eq!(strand["strand"], number, "{strand}");
-                assert_eq!((&strand["host"], &strand["peer"]), (&"master".into(), &"h2".into()));
+                assert_eq!((&strand["host"], &strand["peer"]), (&"h1".into(), &"h2".into()));
                 assert_eq!(
                     (&strand["by"], &strand["connections"]),
                     (&"observation".into(), &1.into())
