@@ -211,7 +211,10 @@ struct Sent {
 impl Sent {
     fn watch() -> Option<Self> {
         const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bpf_sock_sent.bpf.o"));
-        let object = ObjectBuilder::default().open_memory(PROGRAM).unwrap().load().ok()?;
+        let mut object = ObjectBuilder::default().open_memory(PROGRAM).unwrap().load().ok()?;
+        let wanted = object.maps_mut().find(|map| map.name() == "wanted").unwrap();
+        let process = std::process::id().to_ne_bytes();
+        wanted.update(&0u32.to_ne_bytes(), &process, MapFlags::ANY).unwrap();
         let link = object.progs_mut().next().unwrap().attach().ok()?;
         Some(Self { _link: link, object })
     }
@@ -219,11 +222,8 @@ impl Sent {
     /// Addresses of the sockets.
     fn sockets(&self) -> BTreeSet<String> {
         let map = self.object.maps().find(|map| map.name() == "sockets").unwrap();
-        let own = std::process::id().to_ne_bytes();
-        let ours = map.keys().filter(|key| {
-            map.lookup(key, MapFlags::ANY).unwrap().is_some_and(|process| process == own)
-        });
-        ours.map(|key| format!("{:#x}", u64::from_ne_bytes(key.try_into().unwrap()))).collect()
+        let name = |key: Vec<u8>| format!("{:#x}", u64::from_ne_bytes(key.try_into().unwrap()));
+        map.keys().map(name).collect()
     }
 }
 
