@@ -1,5 +1,6 @@
 //! Source ports with which the packets of a strand go to a receive queue of the peer's device (`placement`).
 
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
@@ -181,15 +182,20 @@ pub(crate) fn observe_flows(
                 return Err(refused(hidden));
             }
             Err(_) => {
-                if !observed.contains_key(&open.service) {
-                    let transport = transports::find(open.protocol.name())
-                        .ok_or_else(|| refused(format!("no protocol {}", open.protocol.name())))?;
-                    let hello =
-                        Hello { run, group: group.number, strand: 0, id: 0, ordinal: 0, cookie: 0 };
-                    let question = Question { open, transport, hello, greeted, data };
-                    observed.insert(open.service, question.survey().map_err(refused)?);
-                }
-                Places::Cpus(observed.get(&open.service).map_or(0, |service| service.cpus.len()))
+                let known = match observed.entry(open.service) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let transport =
+                            transports::find(open.protocol.name()).ok_or_else(|| {
+                                refused(format!("no protocol {}", open.protocol.name()))
+                            })?;
+                        let group = group.number;
+                        let hello = Hello { run, group, strand: 0, id: 0, ordinal: 0, cookie: 0 };
+                        let question = Question { open, transport, hello, greeted, data };
+                        place.insert(question.survey().map_err(refused)?)
+                    }
+                };
+                Places::Cpus(known.cpus.len())
             }
         };
         let (number, name) = match queues {
