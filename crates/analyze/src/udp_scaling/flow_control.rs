@@ -6,8 +6,8 @@ use wirecost_model::observe::NicSection;
 use wirecost_model::run::Run;
 
 use super::server::{section, server};
-use crate::measured::MeasuredPoint;
 use super::{Answer, Group, SERVER, along, effect, finding, mean, place};
+use crate::measured::MeasuredPoint;
 
 pub(super) fn answer(groups: &[Group<'_>]) -> Vec<Answer> {
     along(groups, SERVER).iter().map(|servers| of_servers(servers)).collect()

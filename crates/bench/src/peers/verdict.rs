@@ -194,7 +194,8 @@ pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
                 true => claims.push(of(ours, &rivals, label, measure, target)),
                 false => {
                     let each = rivals.iter().map(|rival| (&rival.name, *rival));
-                    let each = each.map(|(name, rival)| of(ours, &[rival], Some(name), measure, target));
+                    let each =
+                        each.map(|(name, rival)| of(ours, &[rival], Some(name), measure, target));
                     claims.extend(each);
                 }
             }

@@ -57,6 +57,11 @@ pub trait Engine: Sync {
         self.limits().is_none()
     }
 
+    /// What a program asks for that it cannot do.
+    fn refuses(&self, program: &Program) -> Option<String> {
+        self.limits().and_then(|limits| (limits.refuses)(program))
+    }
+
     /// Makes what all workers of a host share, before they start.
     ///
     /// # Errors

@@ -268,10 +268,10 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
 
 /// What an engine cannot do is said before anything is sent.
 fn check_engine(plan: &Plan, engine: &'static dyn Engine, workers: u32) -> Result<(), LoadError> {
-    let Some(limits) = engine.limits() else { return Ok(()) };
-    let refused = (limits.refuses)(&plan.program);
+    let refused = engine.refuses(&plan.program);
     let unstamped = || engine.lacks_stamps().filter(|_| plan.receive_stamps).map(str::to_owned);
-    let missing = || (limits.lacks)(plan, largest_message(&plan.program), workers);
+    let longest = largest_message(&plan.program);
+    let missing = || engine.limits().and_then(|limits| (limits.lacks)(plan, longest, workers));
     match refused.or_else(unstamped).or_else(missing) {
         Some(reason) => Err(LoadError::Plan(format!("engine {}: {reason}", engine.name()))),
         None => Ok(()),

@@ -347,12 +347,12 @@ mod tests {
     #[test]
     fn a_placed_strand_is_of_the_worker_that_has_its_queue() {
         let group = |group, strands, placement: Option<&str>| {
-            let mut options = wirecost_model::profile::Options::default();
+            let mut options = Options::default();
             if let Some(name) = placement {
-                let value = wirecost_model::profile::IoValue::Text(name.to_owned());
+                let value = IoValue::Text(name.to_owned());
                 options.io.set("placement", value);
             }
-            let connect = wirecost_model::program::HostFlowop {
+            let connect = HostFlowop {
                 flowop: 0,
                 kind: "connect".to_owned(),
                 options,
@@ -360,8 +360,8 @@ mod tests {
                 most_open: 0,
                 at: Default::default(),
             };
-            let phase = wirecost_model::program::PhaseProgram {
-                until: wirecost_model::profile::Until::Iterations(1),
+            let phase = PhaseProgram {
+                until: Until::Iterations(1),
                 arrivals: Default::default(),
                 acts: vec![connect],
                 order: Vec::new(),
