@@ -17,6 +17,7 @@ const IPCTNL_MSG_CT_GET_STATS: u16 = NFNL_SUBSYS_CTNETLINK | 5;
 const CTA_STATS_INSERT_FAILED: u16 = 9;
 const CTA_STATS_DROP: u16 = 10;
 const CTA_STATS_EARLY_DROP: u16 = 11;
+const CTA_STATS_CHAIN_TOOLONG: u16 = 15;
 const CTA_STATS_GLOBAL_ENTRIES: u16 = 1;
 /// `struct nfgenmsg`: family, version, resource.
 const NFGENMSG: usize = 4;
@@ -32,8 +33,11 @@ pub struct ConntrackCounters {
     pub entries: u32,
     /// Packets dropped: no room in the table, no memory, or a clash.
     pub drop: u32,
-    /// New connections that clashed with one in the table.
+    /// New connections that could not be entered: clashes (also in `drop`), and chains that were too long (not in `drop`).
     pub insert_failed: u32,
+    /// New connections whose chain of the hash table was too long; 0 before Linux 5.15, which has no such limit:
+    /// <https://elixir.bootlin.com/linux/v6.12/source/net/netfilter/nf_conntrack_core.c>, `__nf_conntrack_confirm`.
+    pub chain_too_long: u32,
     /// Connections evicted from a full table.
     pub early_drop: u32,
 }
@@ -98,6 +102,8 @@ fn parse(text: &str) -> Option<ConntrackCounters> {
     let place = |wanted: &str| names.iter().position(|name| *name == wanted);
     let (entries, drop) = (place("entries")?, place("drop")?);
     let (insert_failed, early_drop) = (place("insert_failed")?, place("early_drop")?);
+    // Since Linux 5.15.
+    let chain_too_long = place("chainlength");
     let mut sum = ConntrackCounters::default();
     for line in lines {
         let numbers: Vec<u32> = line
@@ -108,6 +114,10 @@ fn parse(text: &str) -> Option<ConntrackCounters> {
             entries: *numbers.get(entries)?,
             drop: *numbers.get(drop)?,
             insert_failed: *numbers.get(insert_failed)?,
+            chain_too_long: match chain_too_long {
+                Some(place) => *numbers.get(place)?,
+                None => 0,
+            },
             early_drop: *numbers.get(early_drop)?,
         };
         sum.add(of_cpu);
@@ -131,6 +141,7 @@ fn of_cpu(answer: &[u8]) -> ConntrackCounters {
         entries: 0,
         drop: number(answer, CTA_STATS_DROP),
         insert_failed: number(answer, CTA_STATS_INSERT_FAILED),
+        chain_too_long: number(answer, CTA_STATS_CHAIN_TOOLONG),
         early_drop: number(answer, CTA_STATS_EARLY_DROP),
     }
 }
@@ -145,6 +156,7 @@ impl ConntrackCounters {
     fn add(&mut self, other: Self) {
         self.drop = self.drop.wrapping_add(other.drop);
         self.insert_failed = self.insert_failed.wrapping_add(other.insert_failed);
+        self.chain_too_long = self.chain_too_long.wrapping_add(other.chain_too_long);
         self.early_drop = self.early_drop.wrapping_add(other.early_drop);
     }
 }
@@ -168,13 +180,24 @@ mod tests {
         let new = "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n\
                    0000002a  00000001 00000002 00000003 00000004 00000005 00000006 00000007 00000008 00000009 0000000a 0000000b 0000000c  0000000d 0000000e 0000000f 00000010\n\
                    0000002a  00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000010 ffffffff 00000100 00000000  00000000 00000000 00000000 00000000\n";
-        let expected =
-            ConntrackCounters { entries: 42, drop: 9, insert_failed: 0x19, early_drop: 0x10b };
+        let expected = ConntrackCounters {
+            entries: 42,
+            drop: 9,
+            insert_failed: 0x19,
+            chain_too_long: 7,
+            early_drop: 0x10b,
+        };
         assert_eq!(parse(new), Some(expected));
         // 4.19 begins with other columns.
         let old = "entries  searched found new invalid ignore delete delete_list insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n\
                    00000001  00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000002 00000003 00000004 00000000  00000000 00000000 00000000 00000000\n";
-        let expected = ConntrackCounters { entries: 1, drop: 3, insert_failed: 2, early_drop: 4 };
+        let expected = ConntrackCounters {
+            entries: 1,
+            drop: 3,
+            insert_failed: 2,
+            chain_too_long: 0,
+            early_drop: 4,
+        };
         assert_eq!(parse(old), Some(expected));
         assert_eq!(parse("entries drop\n00000001 00000002\n"), None);
         assert_eq!(parse("entries drop insert_failed early_drop\n1 2 3\n"), None);
@@ -189,10 +212,16 @@ mod tests {
             value(CTA_STATS_INSERT_FAILED, 7),
             value(CTA_STATS_DROP, 300),
             value(CTA_STATS_EARLY_DROP, 70_000),
+            value(CTA_STATS_CHAIN_TOOLONG, 5),
         ]
         .concat();
-        let expected =
-            ConntrackCounters { entries: 0, drop: 300, insert_failed: 7, early_drop: 70_000 };
+        let expected = ConntrackCounters {
+            entries: 0,
+            drop: 300,
+            insert_failed: 7,
+            chain_too_long: 5,
+            early_drop: 70_000,
+        };
         assert_eq!(of_cpu(&answer), expected);
         assert_eq!(of_cpu(&[0]), ConntrackCounters::default());
     }

@@ -46,14 +46,22 @@ pub struct Departure {
 /// those that have these local ones.
 ///
 /// # Errors
-/// The kernel's own, as where no route leads to an address.
+/// The kernel's own, as where no route leads to any of the addresses.
 pub fn departures(to: &BTreeSet<IpAddr>, from: &BTreeSet<IpAddr>) -> io::Result<Vec<Departure>> {
     let links = Links::here().map_err(io::Error::other)?;
     let all = links.list().map_err(io::Error::other)?;
     let qdiscs = Qdiscs::open()?;
     let mut indices = BTreeSet::new();
+    let mut no_route = None;
     for &address in to {
-        indices.insert(route::device(address)?);
+        match route::device(address) {
+            Ok(index) => _ = indices.insert(index),
+            Err(error) => no_route = Some(error),
+        }
+    }
+    // Nothing is sent to an address without a route, as to one of IPv6 beside one of IPv4.
+    if let Some(error) = no_route.filter(|_| indices.is_empty()) {
+        return Err(error);
     }
     for &address in from.iter().filter(|_| to.is_empty()) {
         indices.extend(links.index_of_address(address).map_err(io::Error::other)?);

@@ -58,7 +58,7 @@ const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 /// A queue that has an AF_XDP socket does not end (`ethtool_set_channels` in
 /// <https://elixir.bootlin.com/linux/v6.12/source/net/ethtool/ioctl.c>). The kernel frees it in a worker of its own, some time
 /// after the socket has been closed.
-const RELEASE: Duration = Duration::from_secs(1);
+const RELEASE: Duration = Duration::from_secs(5);
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
@@ -295,8 +295,8 @@ impl Ethtool {
         let mut request: [u32; CHANNELS_WORDS] = self.fixed(device, ETHTOOL_GCHANNELS)?;
         let now = channels(request);
         let is_less = |queues: fn(&Channels) -> u32| queues(&wanted) < queues(&now);
-        let ends_queues =
-            is_less(|all| all.rx + all.combined) || is_less(|all| all.tx + all.combined);
+        let ends_queues = is_less(|all| all.rx.saturating_add(all.combined))
+            || is_less(|all| all.tx.saturating_add(all.combined));
         put_channels(&mut request, wanted);
         let deadline = Instant::now() + RELEASE;
         loop {

@@ -30,7 +30,7 @@ use crate::clients::Clients;
 use crate::consent::{ConsentResponder, Cookies, Question};
 use crate::permissions::Partners;
 use crate::sockets::{Arrival, Mailbox};
-use crate::transports::Transport;
+use crate::transports::{Transport, udp};
 
 /// Bytes of the longest answer: it names an address for each strand.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -53,13 +53,12 @@ pub(crate) struct SharedListener {
 pub(crate) enum ListenerKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data { transport: &'static dyn Transport, setup: Arc<SocketSetup> },
-    /// Hellos of clients that send to sockets which several of them share, at the address `data`.
+    /// Hellos of UDP clients that send to sockets which several of them share, at the address `data`.
     Clients {
         clients: Arc<Clients>,
         data: Address,
         /// One of these sockets.
         shared: Arc<OwnedFd>,
-        transport: &'static dyn Transport,
         setup: Arc<SocketSetup>,
     },
     /// Questions whether this host has agreed to receive; answered by this.
@@ -464,7 +463,7 @@ impl Service {
 
     /// Takes in one client of sockets that are shared. Returns whether there may be more.
     fn greet_client(&mut self, number: usize, kind: &ListenerKind) -> bool {
-        let ListenerKind::Clients { clients, data, transport, setup, .. } = kind else {
+        let ListenerKind::Clients { clients, data, setup, .. } = kind else {
             return false;
         };
         let (said, hello, from) = match self.hello_datagram(number) {
@@ -483,7 +482,7 @@ impl Service {
             Said::Hello => self.reject(),
             Said::Probe => {
                 // Packets to another port may be handled on another CPU: the probe goes where data goes.
-                let Ok(socket) = connected(*transport, data, setup, from) else { return true };
+                let Ok(socket) = udp::connected_beside(data, setup, from) else { return true };
                 if self.await_probe(socket, kind.clone(), from) {
                     let listener = &self.listeners[number].listener;
                     let again = hello.again();

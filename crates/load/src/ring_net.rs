@@ -304,7 +304,9 @@ impl Net for RingNet {
     const DEFERS: bool = true;
 
     fn has_begun_to_send(&self, key: &Key) -> bool {
-        !self.ring.get(key).plain
+        // Of plain ones, a session of TLS may hold records that are encrypted and not yet sent.
+        let RingSocket { socket, plain, .. } = self.ring.get(key);
+        !plain || self.sockets.has_begun_to_send(socket)
     }
 
     #[inline]

@@ -896,8 +896,8 @@ mod alone {
         undisturbed_machine(|| {
             let world = world();
             let sockets: Vec<UdpSocket> = world.a.run(|| {
-                // A neighbour is asked for once, and makes room soon after.
-                for (setting, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "100")] {
+                // A neighbour is asked for once, and makes room after a second, when the table has been filled.
+                for (setting, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "1000")] {
                     sysctl::write(&format!("net.ipv4.neigh.{DEVICE}.{setting}"), value).unwrap();
                 }
                 Links::here().unwrap().add_address(DEVICE, OWN.into(), 16).unwrap();

@@ -36,7 +36,10 @@ struct Info {
     value_size: u32,
 }
 
-/// A map whose values are no arrays by CPU.
+/// Of `enum bpf_map_type`: kinds of maps whose values are no arrays by CPU, as `value_size` bytes of each are read.
+const KINDS: [u32; 2] = [1 /* BPF_MAP_TYPE_HASH */, 17 /* BPF_MAP_TYPE_XSKMAP */];
+
+/// A hash map or a map of AF_XDP sockets.
 #[derive(Debug)]
 pub struct Map {
     map: OwnedFd,
@@ -46,7 +49,7 @@ pub struct Map {
 
 impl Map {
     /// # Errors
-    /// `InvalidInput` where the descriptor is not one of a map; those of bpf(2).
+    /// `InvalidInput` where the descriptor is not one of such a map; those of bpf(2).
     pub fn new(map: OwnedFd) -> io::Result<Self> {
         let mut info = Info::default();
         let get = GetInfo {
@@ -57,8 +60,9 @@ impl Map {
         // SAFETY: the kernel writes at most `length` bytes to `info`.
         unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &get) }?;
         let (key_size, value_size) = (info.key_size as usize, info.value_size as usize);
-        if key_size == 0 || value_size == 0 {
-            // Another object, as a program, has other things there.
+        let is_map = std::fs::read_link(format!("/proc/thread-self/fd/{}", raw(&map)))
+            .is_ok_and(|name| name.as_os_str() == "anon_inode:bpf-map");
+        if !is_map || !KINDS.contains(&info.kind) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         Ok(Self { map, key_size, value_size })

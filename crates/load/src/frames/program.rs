@@ -60,6 +60,7 @@ pub(super) struct Attached {
 /// The program on a device, as the thread has it that attaches it.
 struct Link {
     device: u32,
+    queues: u32,
     first: u32,
     _link: OwnedFd,
 }
@@ -119,9 +120,14 @@ fn attach_on_request(program: &OwnedFd, mode: Mode, requests: &Receiver<Request>
     while let Ok(Request::Attach { device, queues, answer }) = requests.recv() {
         let known = links.iter().find(|link| link.device == device.index);
         let first = match known {
-            Some(link) => Ok(link.first),
+            Some(link) if queues <= link.queues => Ok(link.first),
+            // The keys of more would be those of the next device.
+            Some(link) => Err(io::Error::other(format!(
+                "{} had {} queues when the first connection opened, and has {queues} now",
+                device.name, link.queues
+            ))),
             None => attach(program, mode, &device, sockets + queues).map(|link| {
-                links.push(Link { device: device.index, first: sockets, _link: link });
+                links.push(Link { device: device.index, queues, first: sockets, _link: link });
                 sockets += queues;
                 sockets - queues
             }),

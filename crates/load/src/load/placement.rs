@@ -77,6 +77,14 @@ impl Placement {
             let fit = (cpus.len() / engine.cpus_per_worker()).max(1) as u32;
             let most = engine.limits().map_or(u32::MAX, |limits| limits.default_workers);
             let wanted = plan.workers.unwrap_or(fit.min(most)).max(1);
+            // More workers would need queues of their own, and flows that come to them.
+            if least > wanted && !engine.is_general() {
+                return Err(LoadError::Plan(format!(
+                    "engine {} needs {needed} descriptors, which is more than its workers may have ({per_worker} each): use \
+                     fewer connections, or raise the limit (ulimit -n)",
+                    engine.name()
+                )));
+            }
             let workers = wanted.max(least).min(useful);
             (workers, least > wanted)
         } else if needed > per_worker {

@@ -207,7 +207,6 @@ impl Services {
                     clients: clients.clone(),
                     data: sockets.address.clone(),
                     shared: Arc::new(sockets.any()?),
-                    transport: own.transport,
                     setup: own.setup.clone(),
                 };
                 listeners.push(SharedListener { listener, kind });

@@ -20,7 +20,7 @@ use wirecost_program::payload::DatagramBatch;
 
 use super::Socket;
 use super::data::{DataPath, late_greeting};
-use super::served::Served;
+use super::served::{Served, welcome_again};
 use super::settings::SettingsLog;
 use super::stamps::ReadAt;
 
@@ -269,9 +269,12 @@ impl DataPath {
         let place = self.take_datagram(socket, receives, wait)?;
         let served = self.served_place(socket);
         let batch = &self.batches.places[place];
+        // Those of strangers are not counted.
+        self.served[served].client(batch.sender())?;
+        if hello::is_greeting(batch.datagram()) {
+            return Err(welcome_again(socket, batch.datagram(), batch.sender(), self.run));
+        }
         if let Some((stamp, at)) = batch.stamp() {
-            // Those of strangers are not counted.
-            self.served[served].client(batch.sender())?;
             self.note_stamp(stamp, at);
         }
         let batch = &self.batches.places[place];

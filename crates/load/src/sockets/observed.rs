@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_linux::plain_option::{self, Level};
 use wirecost_linux::thread;
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::plan::Address;
@@ -141,11 +142,14 @@ impl Search {
                 let from = SocketAddr::new(self.from, port);
                 // One that somebody has, or had a moment ago, is as good as none.
                 if let Ok(fd) = transport.connect_from(from, &self.to, &self.setup) {
+                    keep_hash(&fd);
                     return Ok(fd);
                 }
             }
         }
-        transport.connect(&self.to, &self.setup)
+        let fd = transport.connect(&self.to, &self.setup)?;
+        keep_hash(&fd);
+        Ok(fd)
     }
 
     /// Asks where the packets of a connection arrive, and returns when to look for the answer at the latest.
@@ -260,6 +264,14 @@ impl Question<'_> {
         };
         (0..TOGETHER).map(flow).collect()
     }
+}
+
+/// By default TCP draws the hash of a connection anew at each retransmission timeout, and on veth RPS would move the flow
+/// (<https://elixir.bootlin.com/linux/v6.12/source/include/net/sock.h#L2065>, `sk_rethink_txhash`). Kernels before 5.18 have
+/// no such option.
+fn keep_hash(fd: &OwnedFd) {
+    const SO_TXREHASH: i32 = 74;
+    let _ = plain_option::set(fd, Level::Socket, SO_TXREHASH, &0i32.to_ne_bytes());
 }
 
 fn port_of(fd: &OwnedFd) -> Option<u16> {
@@ -387,8 +399,7 @@ mod tests {
                 let data = Address::Inet(address);
                 let shared = Arc::new(socket.try_clone().unwrap());
                 let clients_of = clients.clone();
-                let kind =
-                    ListenerKind::Clients { clients: clients_of, data, shared, transport, setup };
+                let kind = ListenerKind::Clients { clients: clients_of, data, shared, setup };
                 (kind, Some((address, socket, clients)))
             } else {
                 (ListenerKind::Data { transport, setup }, None)

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_linux::receive_stamps;
 use wirecost_linux::route::source_address;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::measure::IoCounts;
@@ -786,6 +787,9 @@ impl Opener {
                     Heard::Cpu(cpu) => {
                         search.abandon(&socket.fd, cpu)?;
                         socket.fd = search.next_connection(socket.transport)?;
+                        if socket.is_stamped() {
+                            receive_stamps::enable(&socket.fd)?;
+                        }
                         socket.watched.set(false);
                         socket.state = State::Connecting(KnownBy::Call);
                         return Ok(None);

@@ -9,6 +9,7 @@ use rustix::net::SendFlags;
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::Clock;
 use wirecost_program::clients::Client;
+use wirecost_program::hello::{self, Hello};
 use wirecost_program::net::FromClient;
 use wirecost_program::step::ReceiveCall;
 
@@ -53,6 +54,21 @@ impl Served {
     }
 }
 
+/// Welcomes a client that repeats its hello, which is none of the datagrams that are counted.
+#[cold]
+pub(super) fn welcome_again(
+    socket: &Socket,
+    datagram: &[u8],
+    sender: Option<SocketAddr>,
+    run: u32,
+) -> io::Error {
+    if let (Ok(hello), Some(to)) = (Hello::read(datagram, run), sender) {
+        // A welcome that is lost again is asked for again.
+        let _ = rustix::net::sendto(&socket.fd, &hello.welcome(), SendFlags::DONTWAIT, &to);
+    }
+    io::ErrorKind::Interrupted.into()
+}
+
 impl DataPath {
     /// See [`wirecost_program::net::Net::receive_from_client`].
     pub(super) fn receive_from_client(
@@ -70,6 +86,9 @@ impl DataPath {
             let wait = self.blocking && !timed;
             let (received, at, sender) = self.receive_from_with_stamp(socket, wait)?;
             self.served[place].client(sender)?;
+            if hello::is_greeting(&self.buffer[..received.length]) {
+                return Err(self.greeted_again(socket, sender, received.length));
+            }
             self.note_stamp(received.stamp, at);
             let client = self.served[place].client(sender)?;
             let datagram = &self.buffer[..received.length];
@@ -79,8 +98,23 @@ impl DataPath {
         let (got, _, sender) = rustix::net::recvfrom(&socket.fd, &mut self.buffer[..], flags)?;
         let at = Monotonic.now();
         let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+        self.served[place].client(sender)?;
+        if hello::is_greeting(&self.buffer[..got]) {
+            return Err(self.greeted_again(socket, sender, got));
+        }
         let client = self.served[place].client(sender)?;
         Ok(FromClient { datagram: &self.buffer[..got], client, at })
+    }
+
+    /// A client has not got its welcome, and repeats the hello to where its data goes.
+    #[cold]
+    fn greeted_again(
+        &self,
+        socket: &Socket,
+        sender: Option<SocketAddr>,
+        length: usize,
+    ) -> io::Error {
+        welcome_again(socket, &self.buffer[..length], sender, self.run)
     }
 
     /// See [`wirecost_program::net::Net::will_answer`].

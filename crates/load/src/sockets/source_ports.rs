@@ -10,6 +10,7 @@ use wirecost_model::program::Service;
 use wirecost_model::rss::{DeviceSpreading, Fields, Flow, Placement, Spread};
 use wirecost_profile::io_options::IoOption as _;
 use wirecost_profile::io_options::placement::Placement as PlacementOption;
+use wirecost_profile::io_options::server_sockets::ServerSockets;
 use wirecost_profile::protocols::{self, Delivery};
 use wirecost_program::hello::Hello;
 use wirecost_program::step::{Action, Group, Open};
@@ -179,7 +180,14 @@ pub(crate) fn observe_flows(
             Ok(spread) => Places::Queues(spread.queues().len()),
             // The broker of a host that answers strangers only, or nobody, is not asked.
             Err(hidden) if service.is_none_or(|s| s.identity != Identity::Hello) => {
-                return Err(refused(hidden));
+                let remedy = match ServerSockets.shared(&open.setup.options) {
+                    Some(_) => {
+                        ". With server_sockets over TCP nobody tells the CPU of a connection: use placement=random, or a device \
+                         that tells its table"
+                    }
+                    None => "",
+                };
+                return Err(refused(format!("{hidden}{remedy}")));
             }
             Err(_) => {
                 let known = match observed.entry(open.service) {

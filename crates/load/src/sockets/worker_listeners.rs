@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll;
 use wirecost_model::server_sockets::ServerSockets as Policy;
 
-use super::token::{Token, register_listener};
+use super::token::{Token, make_edge_triggered, register_listener};
 
 /// What no strand wants to know is told so often, then only when somebody comes: the loop would not sleep any more.
 /// About a millisecond, by which clients may begin a phase earlier.
@@ -106,9 +106,16 @@ impl WorkerListeners {
         if *unheeded > UNHEEDED {
             let (token, shared) = (Token::WorkerListener { number }, of.policy == Policy::Shared);
             // What wakes one of several cannot be modified (epoll_ctl(2), EPOLLEXCLUSIVE).
-            let again = epoll::delete(epoll, fd).map_err(io::Error::from);
-            if again.and_then(|()| register_listener(epoll, fd, token, (shared, true))).is_ok() {
-                listener.unheeded = None;
+            let changed = match shared {
+                true => epoll::delete(epoll, fd)
+                    .map_err(io::Error::from)
+                    .and_then(|()| register_listener(epoll, fd, token, (true, true))),
+                false => make_edge_triggered(epoll, fd, token),
+            };
+            match changed {
+                Ok(()) => listener.unheeded = None,
+                // It must be told of in any case.
+                Err(_) => _ = register_listener(epoll, fd, token, (shared, false)),
             }
         }
     }

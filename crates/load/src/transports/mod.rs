@@ -5,7 +5,7 @@ mod mptcp;
 mod sctp;
 pub(crate) mod tcp;
 mod tls;
-mod udp;
+pub(crate) mod udp;
 mod unix;
 mod unix_seqpacket;
 mod vsock;

@@ -41,6 +41,22 @@ impl Transport for Udp {
     }
 }
 
+/// A socket at the address of others that share it, which receives from one client only. It does not join their group:
+/// one that is connected would slow down the look-up of all (`reuseport_has_conns` in
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c>).
+pub(crate) fn connected_beside(
+    here: &Address,
+    setup: &SocketSetup,
+    client: SocketAddr,
+) -> io::Result<OwnedFd> {
+    let address = inet::socket_address(here)?;
+    let socket = inet::socket(address, Type::DGRAM, None, setup)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.connect(&client.into())?;
+    Ok(socket.into())
+}
+
 fn connect(
     from: Option<SocketAddr>,
     address: &Address,

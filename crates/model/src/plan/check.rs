@@ -730,7 +730,7 @@ mod tests {
         });
         refused(memory, |p| {
             p.program.groups[0].strands = 100_000;
-            phase(p).acts[0].options.protocol = Some("with a mebibyte per strand".to_owned());
+            phase(p).acts[0].options.protocol = Some("heavy".to_owned());
         });
         // What people do on machines of this size.
         let mut large = plan(vec![act("connect", |_| {}), act("write", |_| {})]);

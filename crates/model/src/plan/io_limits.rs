@@ -56,6 +56,9 @@ impl IoLimits for TwoOptions {
     }
 
     fn kept(&self, options: &Options) -> u64 {
-        if options.protocol.is_some() { 1 << 20 } else { 0 }
+        match options.protocol.as_deref() {
+            Some("heavy") => 1 << 20,
+            _ => 0,
+        }
     }
 }

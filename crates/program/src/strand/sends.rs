@@ -57,7 +57,7 @@ impl<S> Strand<S> {
         let sent = match context.net.send_zerocopy(&conn.socket, piece, copied) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.transaction.engaged |= N::DEFERS;
+                self.transaction.engaged |= context.net.has_begun_to_send(&conn.socket);
                 return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),

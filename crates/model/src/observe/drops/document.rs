@@ -148,6 +148,7 @@ fn grown(of: &DropsSection) -> Vec<(DropPlace, String, String, u64)> {
         for (name, number) in [
             ("conntrack drop", tracking.dropped),
             ("conntrack insert_failed", tracking.insert_failed),
+            ("conntrack chaintoolong", tracking.chain_too_long),
             ("conntrack early_drop", tracking.early_dropped),
         ] {
             all.push((DropPlace::Filter, name.to_owned(), filled.clone(), number));

@@ -203,8 +203,12 @@ pub struct CounterDrops {
 pub struct ConntrackDrops {
     /// Packets: the table was full, or the new connection clashed with one in the table.
     pub dropped: u64,
-    /// The clashes among them, as where NAT has no free port.
+    /// New connections that could not be entered: clashes, as where NAT has no free port (also in `dropped`), and chains
+    /// that were too long (not in `dropped`).
     pub insert_failed: u64,
+    /// Packets (not in `dropped`): the new connection's chain of the hash table was too long. 0 before Linux 5.15, which
+    /// has no such limit.
+    pub chain_too_long: u64,
     /// Connections (not packets) that were evicted from the full table to make room for a new one.
     pub early_dropped: u64,
     /// Connections in the table of the namespace when the window ended.
@@ -341,9 +345,9 @@ impl Observation for DropsSection {
             Count,
             Lower,
             MetricScope::Namespace,
-            "packets that connection tracking dropped: its table was full, or a connection clashed",
+            "packets that connection tracking dropped: its table was full, a connection clashed, or a chain was too long",
             Value::One(|s| {
-                let dropped = s.connection_tracking.as_ref().map(|of| of.dropped);
+                let dropped = s.connection_tracking.as_ref().map(|of| of.dropped + of.chain_too_long);
                 counted(dropped, "there is no connection tracking, or it could not be read")
             }),
         ),
@@ -455,14 +459,15 @@ mod tests {
         let section = DropsSection {
             connection_tracking: Some(ConntrackDrops {
                 dropped: 5,
-                insert_failed: 2,
+                insert_failed: 4,
+                chain_too_long: 2,
                 early_dropped: 90,
                 ..ConntrackDrops::default()
             }),
             neighbour_tables: Some(vec![table(3), table(4)]),
             ..DropsSection::default()
         };
-        assert_eq!(metric(&section, "drops.conntrack"), Ok(5.0));
+        assert_eq!(metric(&section, "drops.conntrack"), Ok(7.0));
         assert_eq!(metric(&section, "drops.neighbours"), Ok(7.0));
     }
 

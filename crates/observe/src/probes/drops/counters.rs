@@ -260,6 +260,7 @@ pub(super) fn conntrack(before: &Reading, after: &Reading) -> Option<ConntrackDr
     Some(ConntrackDrops {
         dropped: after.drop.wrapping_sub(before.drop).into(),
         insert_failed: after.insert_failed.wrapping_sub(before.insert_failed).into(),
+        chain_too_long: after.chain_too_long.wrapping_sub(before.chain_too_long).into(),
         early_dropped: after.early_drop.wrapping_sub(before.early_drop).into(),
         entries: after.entries,
         limit: conntrack::limit(),
@@ -375,12 +376,19 @@ mod tests {
     #[test]
     fn connection_tracking_counts_in_32_bits() {
         let reading = |drop, insert_failed, early_drop, entries| Reading {
-            conntrack: Some(ConntrackCounters { entries, drop, insert_failed, early_drop }),
+            conntrack: Some(ConntrackCounters {
+                entries,
+                drop,
+                insert_failed,
+                chain_too_long: insert_failed,
+                early_drop,
+            }),
             ..Reading::default()
         };
         let drops = conntrack(&reading(u32::MAX, 5, 1, 9), &reading(1, 7, 4, 3)).unwrap();
         let of = (drops.dropped, drops.insert_failed, drops.early_dropped, drops.entries);
         assert_eq!(of, (2, 2, 3, 3));
+        assert_eq!(drops.chain_too_long, 2);
         assert_eq!(conntrack(&Reading::default(), &reading(1, 1, 1, 1)), None);
     }
 

@@ -223,6 +223,7 @@ impl Tracer {
     fn attach(&mut self) -> Result<(), BpfError> {
         self.set_window(Window::default())?;
         self.loaded.clear::<Tally>("sites")?;
+        self.loaded.set("socket_rows", &0u32, &0u64)?;
         self.loaded.clear::<Wait>("waiting")?;
         self.loaded.clear::<Spins>("spinning")?;
         self.loaded.clear::<Overview>("overviews")?;
@@ -452,7 +453,8 @@ fn row<'a, 'b>(
                 stack.and_then(|stack| stack.wanted_by.as_deref()),
             )
             .map(str::to_owned),
-            // A task that was woken before it slept is no longer in its socket's queue.
+            // A task that was woken before it slept is no longer in its socket's queue, and the program tells only so many
+            // sockets apart.
             lock: (kind != LockKind::SocketOwner || site.lock != 0)
                 .then(|| format!("{:#x}", site.lock)),
             function: stack.and_then(|stack| stack.functions.first().cloned()),

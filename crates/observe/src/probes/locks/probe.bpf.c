@@ -54,6 +54,7 @@ struct wait_queue_entry {
 } KERNEL;
 
 typedef struct {
+	int owned;
 	struct wait_queue_head wq;
 } socket_lock_t;
 
@@ -136,10 +137,21 @@ struct tally {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 16384);
 	__type(key, struct site);
 	__type(value, struct tally);
 } sites SEC(".maps");
+
+/* Rows of `sites` that tell sockets apart. Were there one for each socket of a busy server, no other lock would find room:
+ * once there are this many, waits for further sockets share the row without an address of their stack. */
+enum { MOST_SOCKET_ROWS = 1024 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} socket_rows SEC(".maps");
 
 struct name {
 	char comm[16];
@@ -282,6 +294,25 @@ static __always_inline void find_owner(struct wait *wait)
 		wait->owner = keep_name((void *)owner);
 }
 
+/* The tally of a site that has no row yet, or of the row that it shares. */
+static __always_inline struct tally *new_row(struct site *site)
+{
+	struct tally first = {};
+	u64 *rows = 0;
+	u32 zero = 0;
+
+	if ((site->flags & SOCKET_OWNER) && site->lock) {
+		rows = bpf_map_lookup_elem(&socket_rows, &zero);
+		if (rows && *rows >= MOST_SOCKET_ROWS) {
+			site->lock = 0;
+			rows = 0;
+		}
+	}
+	if (!bpf_map_update_elem(&sites, site, &first, BPF_NOEXIST) && rows)
+		__sync_fetch_and_add(rows, 1);
+	return bpf_map_lookup_elem(&sites, site);
+}
+
 static __always_inline void add(struct wait *wait, u64 now, struct window *w)
 {
 	struct site site = {
@@ -291,8 +322,8 @@ static __always_inline void add(struct wait *wait, u64 now, struct window *w)
 		.process = wait->process,
 		.owner = wait->owner,
 	};
-	struct tally *t, first = {};
 	struct overview *o;
+	struct tally *t;
 	u64 ns, spun;
 
 	if (!w->begin)
@@ -302,10 +333,8 @@ static __always_inline void add(struct wait *wait, u64 now, struct window *w)
 	if (wait->now & SPIN)
 		spun += span(wait->phase, now, w);
 	t = bpf_map_lookup_elem(&sites, &site);
-	if (!t) {
-		bpf_map_update_elem(&sites, &site, &first, BPF_NOEXIST);
-		t = bpf_map_lookup_elem(&sites, &site);
-	}
+	if (!t)
+		t = new_row(&site);
 	if (!t) {
 		o = overview();
 		if (o)
@@ -541,6 +570,19 @@ struct {
 	__type(value, struct words);
 } searched SEC(".maps");
 
+/* The socket whose queue has this head. Owned is 0 or 1. The memory around an entry on a stack, in another queue than
+ * that of a socket, has other numbers there. Between two owners the socket is not told: 0. */
+static __always_inline u64 socket_around(u64 head)
+{
+	u64 sock = head - bpf_core_field_offset(struct sock, sk_lock.wq.head);
+	u64 owned_at = sock + bpf_core_field_offset(struct sock, sk_lock.owned);
+	s32 owned = 0;
+
+	if (bpf_probe_read_kernel(&owned, sizeof(owned), (void *)owned_at) || owned != 1)
+		return 0;
+	return sock;
+}
+
 /* The socket for whose owner a task waits. __lock_sock has its place in the socket's queue on the stack (DEFINE_WAIT), which is
  * the innermost of the task: what was called before may have left others further in, below the arguments of this program, and
  * callers such as accept() have theirs further out. The kernel's list leads from there to the queue, over those who came later:
@@ -555,7 +597,8 @@ static __attribute__((noinline)) u64 socket_of(u64 stack)
 	struct words *w = bpf_map_lookup_elem(&searched, &zero);
 
 	if (!w || !settings.autoremove ||
-	    !bpf_core_field_exists(struct sock, sk_lock.wq.head))
+	    !bpf_core_field_exists(struct sock, sk_lock.wq.head) ||
+	    !bpf_core_field_exists(struct sock, sk_lock.owned))
 		return 0;
 	/* private and func are neighbours in every kernel since 4.13. */
 	if (func != bpf_core_field_offset(struct wait_queue_entry, private) + sizeof(u64))
@@ -585,7 +628,7 @@ static __attribute__((noinline)) u64 socket_of(u64 stack)
 		if (bpf_probe_read_kernel(&others, sizeof(others), (void *)(next - entry + func)))
 			return 0;
 		if (others != settings.autoremove)
-			return next - bpf_core_field_offset(struct sock, sk_lock.wq.head);
+			return socket_around(next);
 		if (bpf_probe_read_kernel(&next, sizeof(next), (void *)next))
 			return 0;
 	}

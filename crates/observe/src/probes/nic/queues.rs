@@ -28,13 +28,19 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn of(reading: &DeviceReading) -> Self {
+    /// At both edges of the window. Counters that could be read at one edge only tell no growth.
+    pub(super) fn of_both(before: &DeviceReading, after: &DeviceReading) -> [Self; 2] {
+        let standard = before.standard.is_ok() && after.standard.is_ok();
+        [before, after].map(|reading| Self::of(reading, standard))
+    }
+
+    fn of(reading: &DeviceReading, standard: bool) -> Self {
         let driver = reading
             .driver
             .as_ref()
             .map(|statistics| translated(reading.device.driver.as_deref(), statistics));
         let mut driver = driver.unwrap_or_default();
-        if let Ok(counters) = &reading.standard {
+        if standard && let Ok(counters) = &reading.standard {
             for direction in [Direction::Rx, Direction::Tx] {
                 let Some(errors) = standard::errors(counters, direction) else { continue };
                 // Under the driver's own names there are the same frames, or some of them.

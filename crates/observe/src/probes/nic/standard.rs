@@ -35,7 +35,7 @@ pub(super) fn errors(of: &StandardStatistics, direction: Direction) -> Option<u6
     counted.copied().reduce(u64::wrapping_add)
 }
 
-/// What grew, or why nothing is known.
+/// What grew, or why nothing is known: counts since boot are no growth.
 pub(super) fn between(
     before: &DeviceReading,
     after: &DeviceReading,
@@ -47,8 +47,7 @@ pub(super) fn between(
             Some(_) => "its driver has none".to_owned(),
         });
     }
-    let begun = StandardStatistics::default();
-    let then = before.standard.as_ref().unwrap_or(&begun);
+    let then = before.standard.as_ref().map_err(Clone::clone)?;
     let counters = now.counters.iter().map(|(key, count)| StandardCounter {
         group: key.0,
         name: key.1.to_owned(),

@@ -287,6 +287,28 @@ fn standard_counters_come_before_the_drivers_names() {
     assert_eq!(of.standard_reason, None);
 }
 
+/// Counts since boot are no growth: the driver's own names tell the errors.
+#[test]
+fn standard_counters_of_one_edge_are_not_told() {
+    let counters = StandardStatistics {
+        counters: [((StandardGroup::EthMac, "FrameTooLongErrors"), 700)].into(),
+        ..StandardStatistics::default()
+    };
+    let (mut before, mut after) = (card(), card());
+    before.standard = Err("no answer".to_owned());
+    after.standard = Ok(counters);
+    before.driver = driver(&[("rx_long_length_errors", 4)]);
+    after.driver = driver(&[("rx_long_length_errors", 9)]);
+    for (before, after) in [(&before, &after), (&after, &before)] {
+        let of = between(before, after);
+        assert_eq!((of.standard, of.standard_reason.as_deref()), (None, Some("no answer")));
+        assert!(of.drops.iter().all(|of| of.packets <= 5), "{:?}", of.drops);
+    }
+    let drops = between(&before, &after).drops;
+    let drops: Vec<_> = drops.iter().map(|of| (of.kind, of.packets)).collect();
+    assert_eq!(drops, [(NicDropKind::Error, 5)]);
+}
+
 #[test]
 fn a_device_without_standard_counters_has_the_reason() {
     let reason = |of: DeviceReading| between(&of, &of).standard_reason.unwrap();

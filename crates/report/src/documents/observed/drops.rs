@@ -72,6 +72,7 @@ mod tests {
             connection_tracking: Some(ConntrackDrops {
                 dropped: 1_501,
                 insert_failed: 0,
+                chain_too_long: 0,
                 early_dropped: 12,
                 entries: 262_144,
                 limit: Some(262_144),
