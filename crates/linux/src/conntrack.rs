@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::netlink::NETFILTER;
 
-use crate::netlink::{self, NLM_F_DUMP, NLM_F_REQUEST, Netlink, attribute};
+use crate::netlink::{self, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, Netlink, attribute};
 use crate::sysctl;
 
 // <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/netfilter/nfnetlink_conntrack.h>; the
@@ -131,7 +131,9 @@ fn by_netlink(netlink: &Netlink) -> io::Result<ConntrackCounters> {
     let each_cpu =
         netlink::message(IPCTNL_MSG_CT_GET_STATS_CPU, NLM_F_REQUEST | NLM_F_DUMP, &[0; NFGENMSG]);
     netlink.ask(&each_cpu, |answer| sum.add(of_cpu(answer)))?;
-    let all = netlink::message(IPCTNL_MSG_CT_GET_STATS, NLM_F_REQUEST, &[0; NFGENMSG]);
+    // The answer says that more will come, and nothing does but what acknowledges it (`ctnetlink_stat_ct_fill_info` in
+    // <https://elixir.bootlin.com/linux/v6.12/source/net/netfilter/nf_conntrack_netlink.c>).
+    let all = netlink::message(IPCTNL_MSG_CT_GET_STATS, NLM_F_REQUEST | NLM_F_ACK, &[0; NFGENMSG]);
     netlink.ask(&all, |answer| sum.entries = number(answer, CTA_STATS_GLOBAL_ENTRIES))?;
     Ok(sum)
 }

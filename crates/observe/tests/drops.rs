@@ -886,6 +886,7 @@ mod alone {
     fn a_full_neighbour_table_drops_what_needs_a_new_neighbour() {
         const NAME: &str = "alone::a_full_neighbour_table_drops_what_needs_a_new_neighbour";
         const OWN: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
+        const GIVEN_UP_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
         if skip(NAME) {
             return;
         }
@@ -897,7 +898,8 @@ mod alone {
             let world = world();
             let sockets: Vec<UdpSocket> = world.a.run(|| {
                 // A neighbour is asked for once, and makes room after a second, when the table has been filled.
-                for (setting, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "1000")] {
+                let retrans = GIVEN_UP_AFTER.as_millis().to_string();
+                for (setting, value) in [("mcast_solicit", "1"), ("retrans_time_ms", &retrans)] {
                     sysctl::write(&format!("net.ipv4.neigh.{DEVICE}.{setting}"), value).unwrap();
                 }
                 Links::here().unwrap().add_address(DEVICE, OWN.into(), 16).unwrap();
@@ -909,6 +911,8 @@ mod alone {
                     let to = Ipv4Addr::from(u32::from(OWN) + neighbour);
                     socket.send_to(&[7; BYTES], (to, CLOSED)).unwrap();
                 }
+                // All neighbours have been given up.
+                std::thread::sleep(2 * GIVEN_UP_AFTER);
             });
             check(&watched);
             let drops = traced(watched.of_a());

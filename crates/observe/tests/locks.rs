@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -88,23 +89,66 @@ fn contend(
     })
 }
 
-fn observer() -> Observer {
-    let parts = vec![
-        Part { pid: Some(std::process::id()), ..Part::default() },
-        // Of another process, which waits for none of this.
-        Part { pid: Some(1), ..Part::default() },
-    ];
+/// Another process, which waits for no lock.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Self {
+        let mut command = Command::new("sleep");
+        command.arg("1000000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("a child");
+        let stat = format!("/proc/{}/stat", child.id());
+        // It has begun to sleep: until then it may wait for locks.
+        while !fs::read_to_string(&stat).is_ok_and(|stat| stat.contains("(sleep) S")) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Self(child)
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Of this process, and of another one.
+fn observer(other: &Sleeper) -> Observer {
+    let of = |pid| Part { pid: Some(pid), ..Part::default() };
+    let parts = vec![of(std::process::id()), of(other.0.id())];
     Observer::open(ObserveRequest { probes: vec!["locks".to_owned()], parts })
 }
 
-fn observe(load: impl FnOnce()) -> ObserverReport {
-    let mut observer = observer();
-    observer.attach();
-    observer.begin();
-    load();
-    observer.end();
-    observer.detach();
-    observer.take()
+/// Observes anew where other load took the place of stacks, or the names of functions could not be read: the rows would be
+/// without a function.
+fn until_named<T>(
+    mut observation: impl FnMut(&Sleeper) -> (ObserverReport, T),
+) -> (ObserverReport, T) {
+    let other = Sleeper::start();
+    let named = |report: &ObserverReport| {
+        let of = section(&report.parts[0]);
+        of.lost_stacks == 0 && of.sites.iter().any(|site| site.function.is_some())
+    };
+    let mut tries = 1..5;
+    loop {
+        let observed = observation(&other);
+        if named(&observed.0) || tries.next().is_none() {
+            return observed;
+        }
+    }
+}
+
+fn observe<T>(mut load: impl FnMut() -> T) -> (ObserverReport, T) {
+    until_named(|other| {
+        let mut observer = observer(other);
+        observer.attach();
+        observer.begin();
+        let loaded = load();
+        observer.end();
+        observer.detach();
+        (observer.take(), loaded)
+    })
 }
 
 fn section(observed: &HostObservation) -> &LocksSection {
@@ -114,7 +158,9 @@ fn section(observed: &HostObservation) -> &LocksSection {
 /// The rows of waits that functions of these names wanted, and of nobody else.
 fn sites<'a>(report: &'a ObserverReport, functions: &[&str]) -> Vec<&'a LockSite> {
     let probe = &report.probes[0];
-    assert_eq!(probe.status, ProbeStatus::Ready, "{:?}", probe.reason);
+    // Other load may have filled the table, which makes it partial.
+    let measured = matches!(probe.status, ProbeStatus::Ready | ProbeStatus::Partial);
+    assert!(measured, "{:?}: {:?}", probe.status, probe.reason);
     let of = |observed: &'a HostObservation| -> Vec<&'a LockSite> {
         let wanted = |site: &&LockSite| {
             let name = site.function.as_deref().unwrap_or_default();
@@ -160,22 +206,33 @@ fn waited(site: &LockSite, all: &[Bounds]) {
 
 const PIPE: &[&str] = &["anon_pipe_write", "pipe_write"];
 
+/// Rows of the mutex of a pipe that this process held: the spinlock inside it has rows of its own, and the pipes to the
+/// harness have other owners.
+fn pipe_sites(report: &ObserverReport) -> Vec<&LockSite> {
+    let this = std::process::id();
+    let owned = |site: &LockSite| site.owner.as_ref().is_some_and(|owner| owner.pid == this);
+    let mut sites = sites(report, PIPE);
+    sites.retain(|site| site.kind == LockKind::Mutex && owned(site));
+    sites
+}
+
 #[test]
 fn a_mutex_is_waited_for_as_long_as_it_is_held() {
     if skip_without_tracing("a_mutex_is_waited_for_as_long_as_it_is_held") {
         return;
     }
     let _alone = alone();
-    let mut all = Vec::new();
-    let report = observe(|| {
+    let (report, all) = observe(|| {
+        let mut all = Vec::new();
         let (_reader, writer) = std::io::pipe().unwrap();
         for round in 1..=5 {
             let write = |bytes: &[u8]| (&writer).write_all(&bytes[..100]).unwrap();
             let hold = || thread::sleep(HELD * round);
             all.push(contend(write, || write(&[7; 100]), "pipe_write", hold));
         }
+        all
     });
-    let site = only(&sites(&report, PIPE), LockKind::Mutex, "pipe", true);
+    let site = only(&pipe_sites(&report), LockKind::Mutex, "pipe", true);
     waited(site, &all);
     assert!(site.lock.as_ref().is_some_and(|lock| lock.starts_with("0x")), "{site:#?}");
 }
@@ -186,8 +243,8 @@ fn a_semaphore_is_waited_for_as_long_as_it_is_held() {
         return;
     }
     let _alone = alone();
-    let mut all = Vec::new();
-    let report = observe(|| {
+    let (report, all) = observe(|| {
+        let mut all = Vec::new();
         let file = memfd_create("locks", MemfdFlags::CLOEXEC).unwrap();
         for round in 1..=3 {
             // At a place of its own, which needs no lock of the file's position.
@@ -197,6 +254,7 @@ fn a_semaphore_is_waited_for_as_long_as_it_is_held() {
             let hold = || thread::sleep(HELD * round);
             all.push(contend(write, || write(&[7; 100]), "shmem_file_write_iter", hold));
         }
+        all
     });
     let sites = sites(&report, &["shmem_file_write_iter"]);
     waited(only(&sites, LockKind::RwsemWrite, "inode (i_rwsem)", true), &all);
@@ -234,44 +292,48 @@ fn the_owner_of_a_socket_is_waited_for_as_long_as_it_has_the_socket() {
         return;
     }
     let _alone = alone();
-    let mut waits = Vec::new();
-    let mut sent = None;
-    let report = observe(|| {
+    // Of each pair of sockets: the waits, and the addresses of those that were sent on meanwhile.
+    let (report, waits) = observe(|| {
+        let mut waits = Vec::new();
+        let mut known = BTreeSet::new();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let pairs = [(); 2].map(|()| {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             (client, listener.accept().unwrap().0)
         });
         let watch = Sent::watch();
-        for (number, (client, mut server)) in (1..).zip(pairs) {
+        for (client, mut server) in pairs {
             let mut all = Vec::new();
             for round in 1..=3 {
                 let write = |bytes: &[u8]| (&client).write_all(&bytes[..100]).unwrap();
-                // The second socket is waited for longer.
-                let hold = || thread::sleep(HELD * round * number);
+                let hold = || thread::sleep(HELD * round);
                 all.push(contend(write, || write(&[7; 100]), "__lock_sock", hold));
                 server.read_exact(&mut [0; 200]).unwrap();
             }
-            waits.push(all);
+            let sent = watch.as_ref().map(|watch| {
+                let before = std::mem::replace(&mut known, watch.sockets());
+                known.difference(&before).cloned().collect::<Vec<String>>()
+            });
+            waits.push((all, sent));
         }
-        sent = watch.as_ref().map(Sent::sockets);
+        waits
     });
-    let mut sites: Vec<&LockSite> = sites(&report, &["tcp_sendmsg"])
+    let sites: Vec<&LockSite> = sites(&report, &["tcp_sendmsg"])
         .into_iter()
         .filter(|site| site.kind == LockKind::SocketOwner)
         .collect();
-    sites.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    assert_eq!(sites.len(), waits.len(), "{sites:#?}");
-    let mut sockets = BTreeSet::new();
-    for (site, all) in sites.iter().zip(&waits) {
-        let site = only(&[site], LockKind::SocketOwner, "socket owner (sk_lock.owned)", false);
-        waited(site, all);
-        sockets.extend(site.lock.clone());
-    }
-    assert_eq!(sockets.len(), waits.len(), "{sites:#?}");
-    match sent {
-        Some(sent) => assert_eq!(sent, sockets, "{sites:#?}"),
-        None => skip("the_owner_of_a_socket: addresses", "needs Linux 6.2"),
+    let sockets: BTreeSet<&String> = sites.iter().filter_map(|site| site.lock.as_ref()).collect();
+    assert_eq!((sites.len(), sockets.len()), (waits.len(), waits.len()), "{sites:#?}");
+    for (all, sent) in &waits {
+        let Some(sent) = sent else {
+            skip("the_owner_of_a_socket: addresses", "needs Linux 6.2");
+            continue;
+        };
+        let [socket] = &sent[..] else { panic!("one socket: {sent:?}") };
+        let of_socket: Vec<&LockSite> =
+            sites.iter().copied().filter(|site| site.lock.as_ref() == Some(socket)).collect();
+        let class = "socket owner (sk_lock.owned)";
+        waited(only(&of_socket, LockKind::SocketOwner, class, false), all);
     }
 }
 
@@ -282,7 +344,17 @@ fn only_the_part_inside_the_window_counts() {
         return;
     }
     let _alone = alone();
-    let mut observer = observer();
+    let (report, (begun, going_on)) = until_named(window_within_waits);
+    let site = only(&pipe_sites(&report), LockKind::Mutex, "pipe", true);
+    assert_eq!((site.waits, site.still_waiting), (1, 1), "{site:#?}");
+    assert!(begun.contain(site.seconds), "{begun:?}: {site:#?}");
+    assert!(begun.contain(site.longest_seconds), "{begun:?}: {site:#?}");
+    assert!(going_on.contain(site.still_waiting_seconds), "{going_on:?}: {site:#?}");
+}
+
+/// A window that begins in one wait and ends in another: what these were within it.
+fn window_within_waits(other: &Sleeper) -> (ObserverReport, (Bounds, Bounds)) {
+    let mut observer = observer(other);
     observer.attach();
     let (_reader, writer) = std::io::pipe().unwrap();
     let write = |bytes: &[u8]| (&writer).write_all(&bytes[..100]).unwrap();
@@ -312,22 +384,31 @@ fn only_the_part_inside_the_window_counts() {
     // And this is after it.
     contend(write, want, "pipe_write", || thread::sleep(HELD));
     observer.detach();
-    let report = observer.take();
-    let site = only(&sites(&report, PIPE), LockKind::Mutex, "pipe", true);
-    assert_eq!((site.waits, site.still_waiting), (1, 1), "{site:#?}");
-    assert!(begun.contain(site.seconds), "{begun:?}: {site:#?}");
-    assert!(begun.contain(site.longest_seconds), "{begun:?}: {site:#?}");
-    assert!(going_on.contain(site.still_waiting_seconds), "{going_on:?}: {site:#?}");
-    // The next window knows nothing of this one.
-    let mut observer = self::observer();
+    (observer.take(), (begun, going_on))
+}
+
+#[test]
+fn a_window_knows_nothing_of_the_one_before() {
+    if skip_without_tracing("a_window_knows_nothing_of_the_one_before") {
+        return;
+    }
+    let _alone = alone();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let write = |bytes: &[u8]| (&writer).write_all(&bytes[..100]).unwrap();
+    // One observer for all windows.
+    let mut observer = None;
     for _ in 0..2 {
-        observer.attach();
-        observer.begin();
-        let bounds = contend(write, want, "pipe_write", || thread::sleep(HELD));
-        observer.end();
-        observer.detach();
-        let report = observer.take();
-        waited(only(&sites(&report, PIPE), LockKind::Mutex, "pipe", true), &[bounds]);
+        let (report, bounds) = until_named(|other| {
+            let observer = observer.get_or_insert_with(|| self::observer(other));
+            observer.attach();
+            observer.begin();
+            let want = || write(&[7; 100]);
+            let bounds = contend(write, want, "pipe_write", || thread::sleep(HELD));
+            observer.end();
+            observer.detach();
+            (observer.take(), bounds)
+        });
+        waited(only(&pipe_sites(&report), LockKind::Mutex, "pipe", true), &[bounds]);
     }
 }
 
@@ -391,7 +472,11 @@ fn spinning_in_softirqs_is_counted_as_perf_counts_it() {
         return skip(NAME, "needs tracefs and the tracepoint lock/contention_end");
     };
     let _alone = alone();
+    let mut tries = 1..=10;
     let softirqs = loop {
+        if tries.next().is_none() {
+            return skip(NAME, "softirqs waited for no spinlock in ten tries");
+        }
         let parts = vec![Part::default()];
         let mut observer =
             Observer::open(ObserveRequest { probes: vec!["locks".to_owned()], parts });
@@ -414,7 +499,8 @@ fn spinning_in_softirqs_is_counted_as_perf_counts_it() {
         let (least, most) = (inner.count(), outer.count());
         assert!(least <= seen, "perf counted {least}: {of:#?}");
         assert!(waits <= most, "perf counted {most}: {of:#?}");
-        assert_eq!((of.abandoned, of.uncounted), (0, 0), "{of:#?}");
+        // An interrupt may come before the program has marked itself as at work, and wait: of that, the end is missed.
+        assert!(of.abandoned <= missed, "{missed} missed: {of:#?}");
         assert!(of.inner_seconds <= of.wait_seconds);
         let softirqs: Vec<LockSite> = of
             .sites
@@ -453,7 +539,7 @@ fn waits_of_a_process_for_its_own_address_space_are_told() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let mut most = 0;
     loop {
-        let report = observe(|| {
+        let (report, ()) = observe(|| {
             let going_on = std::sync::atomic::Ordering::Relaxed;
             stop.store(false, going_on);
             let timed = |mut work: Box<dyn FnMut() + Send>| {

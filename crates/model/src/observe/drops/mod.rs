@@ -347,7 +347,8 @@ impl Observation for DropsSection {
             MetricScope::Namespace,
             "packets that connection tracking dropped: its table was full, a connection clashed, or a chain was too long",
             Value::One(|s| {
-                let dropped = s.connection_tracking.as_ref().map(|of| of.dropped + of.chain_too_long);
+                let dropped =
+                    s.connection_tracking.as_ref().map(|of| of.dropped + of.chain_too_long);
                 counted(dropped, "there is no connection tracking, or it could not be read")
             }),
         ),

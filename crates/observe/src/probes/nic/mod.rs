@@ -162,7 +162,7 @@ fn device(
     seconds: f64,
 ) -> NicDevice {
     let (then, now) = (&before.statistics, &after.statistics);
-    let tallies = [before, after].map(Tally::of);
+    let tallies = Tally::of_both(before, after);
     let drops = queues::drops(&tallies);
     let lost = |direction: Direction, of_every_device: u64| {
         let of_driver = drops.iter().filter(|of| of.direction == direction && of.kind.is_loss());
