@@ -78,12 +78,10 @@ fn flows_go_to_the_queues_of_a_lab_for_which_they_were_found() {
     assert_eq!(expected, [20, 20]);
 }
 
-#[test]
-fn flows_go_to_the_queues_of_virtio_net_for_which_they_were_found() {
-    let script = format!(
-        r#"
+/// In a guest of `scripts/vm --nics`: the devices in namespaces h1 (virtio-net with two queues) and h2.
+pub(crate) const NETWORK: &str = r#"
 set -e
-device_of() {{ grep -l "$1" /sys/class/net/*/address | cut -d/ -f5; }}
+device_of() { grep -l "$1" /sys/class/net/*/address | cut -d/ -f5; }
 ip netns add h1
 ip netns add h2
 ip link set $(device_of 52:54:00:00:00:01) netns h1 name eth0
@@ -97,6 +95,21 @@ ip -n h2 link set eth0 up
 until $in_h2 busybox ping -c 1 -W 1 198.18.0.1 >/dev/null; do sleep 0.2; done
 # Linux 6.1 tells a key that it has not given to the device yet.
 $in_h1 ethtool -X eth0 hkey $(printf '35:%.0s' $(seq 39))35 equal 2
+"#;
+
+/// What virtio-net in h1 received by queue, by a file of `ethtool -S`.
+pub(crate) fn packets_of_queue(guest: &Guest, name: &str, queue: usize) -> u64 {
+    // Drivers changed the name of the counter.
+    let names = [format!("rx_queue_{queue}_packets:"), format!("rx{queue}_packets:")];
+    let text = guest.read(name);
+    let line = text.lines().find(|line| names.iter().any(|name| line.contains(name)));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect(text)
+}
+
+#[test]
+fn flows_go_to_the_queues_of_virtio_net_for_which_they_were_found() {
+    let script = format!(
+        r#"{NETWORK}
 $in_h1 '{BINARY}' rss show eth0 >show
 $in_h1 ethtool -x eth0 >ethtool
 for queue in 0 1; do
@@ -125,13 +138,7 @@ done
     let key = guest.read("ethtool").lines().find(|line| line.matches(':').count() == 39);
     assert!(shown.contains(key.expect("a key").trim()), "{shown}");
     assert!(shown.contains("eth0: 2 receive queues") && shown.contains("equal 2"), "{shown}");
-    // Drivers changed the name of the counter.
-    let packets = |name: &str, queue: usize| -> u64 {
-        let names = [format!("rx_queue_{queue}_packets:"), format!("rx{queue}_packets:")];
-        let text = guest.read(name);
-        let line = text.lines().find(|line| names.iter().any(|name| line.contains(name)));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect(text)
-    };
+    let packets = |name: &str, queue| packets_of_queue(&guest, name, queue);
     for queue in [0, 1] {
         let got = [0, 1].map(|of| {
             packets(&format!("after-{queue}"), of) - packets(&format!("before-{queue}"), of)

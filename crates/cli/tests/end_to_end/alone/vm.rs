@@ -10,8 +10,9 @@ use tempfile::TempDir;
 use wirecost_linux::privilege::skip;
 
 use crate::document::Document;
-use crate::guest::LACKS;
+use crate::guest::{Guest, LACKS};
 use crate::program::{BINARY, Finished, Program, signal_to};
+use crate::rss::{NETWORK, packets_of_queue};
 
 /// `scripts/vm-up`, ended when this is dropped.
 struct Vm {
@@ -226,4 +227,59 @@ fn study(vm: &Vm) {
     let text = report.to_string();
     assert!(text.contains("vm:other"), "{report:#}");
     assert!(!text.contains(r#""axis":"place""#), "{report:#}");
+}
+
+/// The key, the table and the fields are those of a device that is not ours.
+#[test]
+fn connections_arrive_on_the_queues_of_virtio_net_where_a_profile_places_them() {
+    let profile = r#"
+        name = "placed"
+        [variables]
+        h = { help = "remote host" }
+        [[group]]
+        strands = 4
+        [[group.transaction]]
+        flowops = [{ type = "connect", remotehost = "${h}", protocol = "udp", placement = "even" }]
+        [[group.transaction]]
+        iterations = 1000
+        flowops = [{ type = "write", size = 100 }, { type = "read", size = 100 }]
+        [[group.transaction]]
+        flowops = ["disconnect"]
+    "#;
+    let script = format!(
+        r#"{NETWORK}
+$in_h1 '{BINARY}' agent --listen 198.18.0.1:20050 >agent 2>&1 &
+agent=$!
+until grep -q 198.18.0.1:20050 agent; do sleep 0.2; done
+for placement in even all-on-one; do
+    $in_h1 ethtool -S eth0 >before-$placement
+    $in_h2 '{BINARY}' run placed.toml --host h=198.18.0.1:20050 --placement $placement --observe none \
+        --json run-$placement.json
+    $in_h1 ethtool -S eth0 >after-$placement
+done
+kill $agent
+"#
+    );
+    let test = "connections_arrive_on_the_queues_of_virtio_net_where_a_profile_places_them";
+    let files = [("placed.toml".to_owned(), profile.as_bytes().to_vec())];
+    let guest = match Guest::run_with(&["--nics"], "virtio_net,e1000e", &files, &script) {
+        Ok(guest) => guest,
+        Err(missing) => return skip(test, &missing),
+    };
+    let packets = |name: &str, queue| packets_of_queue(&guest, name, queue);
+    // Each strand sends 1000; the control connection adds a packet now and then to one of the queues.
+    for (placement, expected) in [("even", [2000, 2000]), ("all-on-one", [4000, 0])] {
+        let got = [0, 1].map(|of| {
+            packets(&format!("after-{placement}"), of) - packets(&format!("before-{placement}"), of)
+        });
+        let near = |(got, wanted): (u64, u64)| (wanted..wanted + 800).contains(&got);
+        assert!(got.into_iter().zip(expected).all(near), "{placement}: {got:?}");
+        let run = Document::valid(guest.json(&format!("run-{placement}.json")));
+        let queues = run.list("/placements").iter().map(|strand| {
+            assert_eq!(strand["by"], "device-table", "{strand}");
+            strand["queue"].as_u64().unwrap()
+        });
+        let one = u64::from(placement == "even");
+        assert_eq!(queues.collect::<Vec<_>>(), [0, one, 0, one]);
+    }
 }
