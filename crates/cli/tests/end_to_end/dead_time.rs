@@ -86,7 +86,7 @@ fn hosts_that_are_stopped_in_the_window() {
 /// A thousand of their transactions are to begin meanwhile.
 #[test]
 fn hosts_of_a_paced_load_that_are_stopped_in_the_window() {
-    let running = begin(Program::new(["run", "@rr", "--load", "1mbit", "--duration", "2s"]));
+    let running = begin(Program::new(["run", "@rr", "--load", "1mbit", "--duration", "4s"]));
     stop_for(&running.children(), Duration::from_millis(1400));
     is_invalid(&running.wait(), 1.2..1.8);
 }

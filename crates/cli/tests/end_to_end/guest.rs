@@ -53,7 +53,7 @@ impl Guest {
             (entry.file_name().into_string().unwrap(), text)
         });
         let guest = Self { files: left.collect() };
-        let said = ["console", "stdout", "stderr"].map(|name| guest.read(name));
+        let said = ["console", "stdout", "stderr", "err"].map(|name| guest.read(name));
         assert!(done.status.success(), "{}: {done:?}\n{}", done.status, said.join("\n"));
         Ok(guest)
     }
