@@ -2,8 +2,10 @@
 //! one at a time after all others (scripts/test).
 
 mod builtin_studies;
+mod departures;
 mod findings;
 mod idle;
+mod machine_settings;
 mod short_connections;
 mod vm;
 

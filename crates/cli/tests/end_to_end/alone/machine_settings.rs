@@ -111,7 +111,8 @@ for number in $(seq 0 $(({count} - 1))); do
     with_device $number --duration 4s --json run-$number.json >/dev/null &
     until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
     save during $number
-    wait $!
+    # An emulated CPU that stands still makes a run invalid (4), which is no matter here.
+    wait $! || test $? = 4
 done
 save after
 
