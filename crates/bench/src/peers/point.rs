@@ -115,7 +115,8 @@ pub(crate) static ALL: &[Point] = &[
     one_cpu(full(Kind::Udp, 1, 1400)),
     full(Kind::Udp, 32, 1400),
     apart(full(Kind::UdpRr, 1, SMALL)),
-    full(Kind::UdpRr, 32, SMALL),
+    one_cpu(full(Kind::UdpRr, 1, SMALL)),
+    quick(Kind::UdpRr, 32, SMALL),
     full(Kind::Http, 32, 65536),
     full(Kind::Http, 1000, 65536),
 ];
