@@ -37,7 +37,7 @@ pub struct LocksSection {
     pub unlisted: UnlistedWaits,
     /// Whether waits for the owner of a socket were seen.
     pub socket_owners: bool,
-    /// Waits whose end was not seen; they are in no other figure.
+    /// Waits that began in the window and whose end was not seen; they are in no other figure.
     pub abandoned: u64,
     /// Ends of waits that had begun before the probe was attached; they are in no other figure.
     pub unbegun: u64,

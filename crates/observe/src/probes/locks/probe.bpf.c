@@ -180,7 +180,7 @@ struct {
 
 struct overview {
 	u64 no_room;   /* waits that found no place in a table */
-	u64 abandoned; /* waits whose end was not seen */
+	u64 abandoned; /* waits that began in the window and whose end was not seen */
 	u64 unbegun;   /* ends of waits whose beginning was not seen */
 	u64 during;    /* waits that came while a program of this file ran on their CPU */
 	u64 stackless; /* waits whose stack found its place taken by another */
@@ -351,12 +351,23 @@ static __always_inline void add(struct wait *wait, u64 now, struct window *w)
 		t->longest = ns;
 }
 
-static __always_inline void abandon(u64 number, struct window *w)
+static __always_inline void abandon(struct wait *wait, struct window *w)
 {
 	struct overview *o = overview();
 
-	if (o && w->begin)
-		o->abandoned += number;
+	if (o && w->begin && wait->since >= w->begin)
+		o->abandoned++;
+}
+
+/* The waits of a CPU from this place on. */
+static __always_inline void abandon_spins(struct spins *s, u64 first, struct window *w)
+{
+	int i;
+
+	for (i = 0; i < NESTED; i++)
+		if (i >= first && i < s->depth)
+			abandon(&s->of[i], w);
+	s->depth = first;
 }
 
 enum { EEXIST = 17 };
@@ -389,20 +400,17 @@ static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 fl
 
 /* Forgets waits that have ended unseen: no CPU goes over to another task while it spins, and none spins for a lock
  * for which it already does. */
-static __always_inline u64 forget_stale(struct spins *s, u32 task, u64 lock, struct window *w)
+static __always_inline void forget_stale(struct spins *s, u32 task, u64 lock, struct window *w)
 {
-	u64 depth = s->depth;
 	int i;
 
-	if (!depth)
-		return 0;
+	if (!s->depth)
+		return;
 	for (i = 0; i < NESTED; i++)
-		if (i < depth && (s->of[i].task != task || s->of[i].lock == lock))
+		if (i < s->depth && (s->of[i].task != task || s->of[i].lock == lock))
 			break;
-	if (i >= depth)
-		return depth;
-	abandon(depth - i, w);
-	return i;
+	if (i < s->depth)
+		abandon_spins(s, i, w);
 }
 
 static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct window *w)
@@ -413,12 +421,11 @@ static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct wi
 
 	if (!s)
 		return 0;
-	depth = forget_stale(s, task, lock, w);
-	/* One whose end nobody saw: the program was at work on this CPU then. */
-	if (depth >= NESTED) {
-		abandon(depth, w);
-		depth = 0;
-	}
+	forget_stale(s, task, lock, w);
+	/* Those whose end nobody saw: the program was at work on this CPU then. */
+	if (s->depth >= NESTED)
+		abandon_spins(s, 0, w);
+	depth = s->depth;
 	start(&s->of[depth & (NESTED - 1)], ctx, lock, flags, w);
 	s->depth = depth + 1;
 	return 0;
@@ -448,7 +455,7 @@ static __always_inline int begins(void *ctx, u64 lock, u32 flags, struct window 
 		return 0;
 	}
 	if (known)
-		abandon(1, w);
+		abandon(known, w);
 	start(&wait, ctx, lock, flags, w);
 	find_owner(&wait);
 	of = (void *)task;
@@ -515,9 +522,9 @@ static __always_inline int ends(u64 lock, struct window *w)
 		if (i >= depth || s->of[i].lock != lock || s->of[i].task != task)
 			continue;
 		add(&s->of[i], now, w);
-		s->depth = i;
 		/* Those that began later have ended unseen. */
-		abandon(depth - 1 - i, w);
+		abandon_spins(s, i + 1, w);
+		s->depth = i;
 		if (i > 0)
 			was_inside(&s->of[i - 1], &s->of[i], now, w);
 		else if (wait)
@@ -679,10 +686,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	*works = AT_SWITCH;
 	/* Nothing spins where tasks are switched. */
 	s = bpf_map_lookup_elem(&spinning, &zero);
-	if (s && s->depth) {
-		abandon(s->depth, w);
-		s->depth = 0;
-	}
+	if (s && s->depth)
+		abandon_spins(s, 0, w);
 	key = (u32)next->pid | FOR_SOCKET;
 	wait = bpf_map_lookup_elem(&waiting, &key);
 	if (wait) {
