@@ -141,6 +141,12 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
         let stacks = counted(of.lost_stacks, "wait has", "waits have");
         section.note(format!("{stacks} no function: another stack had the place of theirs"));
     }
+    if of.assumed_stacks > 0 {
+        let waits = counted(of.assumed_stacks, "short wait has", "short waits have");
+        section.note(format!(
+            "{waits} the stack of an earlier one for the same lock, of the same task and depth"
+        ));
+    }
     let mut sections = vec![section];
     sections.extend(stacks(of));
     sections.extend(profile(&groups));

@@ -48,6 +48,9 @@ pub struct LocksSection {
     pub during_probe: u64,
     /// Waits whose stack was lost, as another had its place: their function and context are unknown.
     pub lost_stacks: u64,
+    /// Waits whose stack was not read: they are in the row of the wait for the same lock before, in the same task and at
+    /// the same depth of the kernel's stack. A stack that was read serves 15 such waits at most.
+    pub assumed_stacks: u64,
 }
 
 /// Waits for one lock, by one stack of calls, of one process.

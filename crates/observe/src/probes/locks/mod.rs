@@ -113,7 +113,20 @@ impl Wait {
 #[repr(C)]
 struct Spins {
     depth: u64,
+    place: u64,
     of: [Wait; 8],
+}
+
+/// `struct remembered` of probe.bpf.c.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Remembered {
+    lock: u64,
+    place: u64,
+    task: u32,
+    uses: u32,
+    stack: i32,
+    unused: u32,
 }
 
 /// `struct window` of probe.bpf.c.
@@ -133,6 +146,7 @@ struct Overview {
     unbegun: u64,
     during: u64,
     stackless: u64,
+    assumed: u64,
 }
 
 /// `struct settings` of probe.bpf.c.
@@ -226,6 +240,7 @@ impl Tracer {
         self.loaded.set("socket_rows", &0u32, &0u64)?;
         self.loaded.clear::<Wait>("waiting")?;
         self.loaded.clear::<Spins>("spinning")?;
+        self.loaded.clear::<Remembered>("remembered")?;
         self.loaded.clear::<Overview>("overviews")?;
         self.loaded.clear::<u64>("at_work")?;
         self.loaded.clear::<u32>("names")?;
@@ -253,6 +268,7 @@ impl Tracer {
             reading.overview.unbegun += overview.unbegun;
             reading.overview.during += overview.during;
             reading.overview.stackless += overview.stackless;
+            reading.overview.assumed += overview.assumed;
         }
         let numbers_are_ours = process_time::in_first_pid_namespace();
         for (pid, names) in self.loaded.values::<u32, [u8; 16]>("names")? {
@@ -404,6 +420,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
         uncounted: reading.overview.no_room,
         during_probe: reading.overview.during,
         lost_stacks: reading.overview.stackless,
+        assumed_stacks: reading.overview.assumed,
         ..LocksSection::default()
     };
     for site in &sites {
@@ -503,7 +520,14 @@ mod tests {
             ],
             going_on: vec![(Some(1), wait(7, 100)), (None, wait(8, 2_000))],
             names: BTreeMap::from([(7, task(7)), (8, task(8)), (9, task(9))]),
-            overview: Overview { no_room: 1, abandoned: 2, unbegun: 3, during: 4, stackless: 5 },
+            overview: Overview {
+                no_room: 1,
+                abandoned: 2,
+                unbegun: 3,
+                during: 4,
+                stackless: 5,
+                assumed: 6,
+            },
             ..Reading::default()
         }
     }
@@ -524,7 +548,7 @@ mod tests {
         assert!(near(all.still_waiting_seconds, 4_000e-9 + 3_000e-9));
         assert!(near(all.inner_seconds, 1_437e-9), "{}", all.inner_seconds);
         assert_eq!((all.uncounted, all.abandoned, all.unbegun), (1, 2, 3));
-        assert_eq!((all.during_probe, all.lost_stacks), (4, 5));
+        assert_eq!((all.during_probe, all.lost_stacks, all.assumed_stacks), (4, 5, 6));
         let first = &all.sites[0];
         assert_eq!((first.kind, first.waits), (LockKind::Mutex, 4));
         assert_eq!(first.lock.as_deref(), Some("0x2"));
@@ -577,7 +601,8 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_programs() {
         // `values` and `percpu` compare them with the maps, `clear` does not.
-        assert_eq!((size_of::<Wait>(), size_of::<Spins>()), (72, 8 + 8 * 72));
+        assert_eq!((size_of::<Wait>(), size_of::<Spins>()), (72, 8 + 8 + 8 * 72));
+        assert_eq!(size_of::<Remembered>(), 32);
         assert_eq!(Frames::new_zeroed().0.len(), 96);
     }
 }

@@ -98,6 +98,7 @@ enum { NESTED = 8 };
 
 struct spins {
 	u64 depth;
+	volatile u64 place; /* on the kernel's stack; by way of memory, the verifier takes a pointer as a number */
 	struct wait of[NESTED];
 };
 
@@ -107,6 +108,28 @@ struct {
 	__type(key, u32);
 	__type(value, struct spins);
 } spinning SEC(".maps");
+
+/* To read a stack takes microseconds, and a lock that becomes free meanwhile is not taken: that is what this probe costs
+ * where a lock is waited for all the time. So where a CPU spins for a lock again, in the same task and at the same depth
+ * of the kernel's stack, it most likely comes from the same place: such a stack serves REUSES further waits. The kernel
+ * may move the depth at random at each system call (CONFIG_RANDOMIZE_KSTACK_OFFSET): then each depth has its stack. */
+enum { REMEMBERED = 256, REUSES = 15 };
+
+struct remembered {
+	u64 lock;
+	u64 place; /* of the program on the kernel's stack */
+	u32 task;
+	u32 uses; /* that are left */
+	s32 stack;
+	u32 unused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, REMEMBERED);
+	__type(key, u32);
+	__type(value, struct remembered);
+} remembered SEC(".maps");
 
 /* Tasks that wait for a lock, and, above that bit, for the owner of a socket. */
 #define FOR_SOCKET (1ULL << 32)
@@ -184,6 +207,7 @@ struct overview {
 	u64 unbegun;   /* ends of waits whose beginning was not seen */
 	u64 during;    /* waits that came while a program of this file ran on their CPU */
 	u64 stackless; /* waits whose stack found its place taken by another */
+	u64 assumed;   /* waits that began in the window and have the stack of an earlier one */
 };
 
 struct {
@@ -372,11 +396,59 @@ static __always_inline void abandon_spins(struct spins *s, u64 first, struct win
 
 enum { EEXIST = 17 };
 
-static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 flags,
-				  struct window *w)
+static __always_inline s64 read_stack(void *ctx, struct window *w)
+{
+	s64 stack = bpf_get_stackid(ctx, &stacks, 0);
+	struct overview *o;
+
+	if (stack == -EEXIST && w->begin) {
+		o = overview();
+		if (o)
+			o->stackless++;
+	}
+	return stack;
+}
+
+/* Of a wait that spins. */
+static __always_inline s64 spinning_stack(void *ctx, u64 lock, u32 task, struct spins *s,
+					  struct window *w)
+{
+	struct remembered *known;
+	struct overview *o;
+	u64 place;
+	s64 stack;
+	u32 at;
+
+	/* clang 14 has no code for __builtin_frame_address here. */
+	asm volatile("%0 = r10" : "=r"(place));
+	s->place = place;
+	place = s->place;
+	at = (u32)(((lock ^ place ^ task) * 0x9e3779b97f4a7c15ULL) >> 56);
+	known = bpf_map_lookup_elem(&remembered, &at);
+	if (!known)
+		return read_stack(ctx, w);
+	if (known->uses && known->lock == lock && known->place == place && known->task == task) {
+		known->uses--;
+		o = overview();
+		if (o && w->begin)
+			o->assumed++;
+		return known->stack;
+	}
+	stack = read_stack(ctx, w);
+	if (stack < 0)
+		return stack;
+	known->lock = lock;
+	known->place = place;
+	known->task = task;
+	known->stack = stack;
+	known->uses = REUSES;
+	return stack;
+}
+
+/* A wait, of which the stack is still to be read. */
+static __always_inline void start(struct wait *wait, u64 lock, u32 flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct overview *o;
 
 	wait->since = bpf_ktime_get_ns();
 	wait->phase = wait->since;
@@ -388,12 +460,11 @@ static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 fl
 	wait->inside = 0;
 	wait->task = task->pid;
 	wait->process = keep_name(task);
-	wait->stack = bpf_get_stackid(ctx, &stacks, 0);
-	if (wait->stack == -EEXIST && w->begin) {
-		o = overview();
-		if (o)
-			o->stackless++;
-	}
+}
+
+static __always_inline void has_stack(struct wait *wait, s64 stack)
+{
+	wait->stack = stack;
 	/* The lock may become free meanwhile: a shorter wait seems that long. */
 	wait->looked = bpf_ktime_get_ns() - wait->since;
 }
@@ -417,6 +488,7 @@ static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct wi
 {
 	u32 zero = 0, task = bpf_get_current_pid_tgid();
 	struct spins *s = bpf_map_lookup_elem(&spinning, &zero);
+	struct wait *wait;
 	u64 depth;
 
 	if (!s)
@@ -426,7 +498,9 @@ static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct wi
 	if (s->depth >= NESTED)
 		abandon_spins(s, 0, w);
 	depth = s->depth;
-	start(&s->of[depth & (NESTED - 1)], ctx, lock, flags, w);
+	wait = &s->of[depth & (NESTED - 1)];
+	start(wait, lock, flags);
+	has_stack(wait, spinning_stack(ctx, lock, task, s, w));
 	s->depth = depth + 1;
 	return 0;
 }
@@ -456,7 +530,8 @@ static __always_inline int begins(void *ctx, u64 lock, u32 flags, struct window 
 	}
 	if (known)
 		abandon(known, w);
-	start(&wait, ctx, lock, flags, w);
+	start(&wait, lock, flags);
+	has_stack(&wait, read_stack(ctx, w));
 	find_owner(&wait);
 	of = (void *)task;
 	if (bpf_core_field_exists(struct mm_struct, mmap_lock) &&
@@ -659,7 +734,8 @@ static __always_inline void sleeps(void *ctx, struct task_struct *task, struct w
 			found = 1;
 	if (!found)
 		return;
-	start(&wait, ctx, 0, SOCKET_OWNER, w);
+	start(&wait, 0, SOCKET_OWNER);
+	wait.stack = read_stack(ctx, w);
 	wait.lock = socket_of((u64)ctx);
 	wait.looked = bpf_ktime_get_ns() - wait.since;
 	if (bpf_map_update_elem(&waiting, &key, &wait, BPF_ANY)) {

@@ -102,6 +102,7 @@ mod tests {
             uncounted: 3,
             during_probe: 0,
             lost_stacks: 0,
+            assumed_stacks: 0,
             sites,
         }
     }
