@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wirecost_model::clock::seconds;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
     Datagrams as DatagramCounts, Edge, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
@@ -12,9 +13,9 @@ use wirecost_model::outcome::Outcome;
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    AcceptedConnections, AfterRamp, Connections, Datagrams, Fairness, FlowopRow, FrameCounts, Io,
-    Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp,
-    Throughput, Transactions, ZeroCopy,
+    AcceptedConnections, AfterRamp, Connections, Datagrams, Fairness, FileUse, FlowopRow,
+    FrameCounts, Io, Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts,
+    SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -329,8 +330,48 @@ pub(crate) fn io(windows: &[HostWindow<'_>]) -> Option<Io> {
             dropped: sum.frames_dropped,
             received_beside: sum.received_beside_frames,
         }),
+        files: files(windows),
     };
     (io != Io::default()).then_some(io)
+}
+
+fn files(windows: &[HostWindow<'_>]) -> Vec<FileUse> {
+    let mut all: Vec<FileUse> = windows.iter().filter_map(files_of).collect();
+    // What was cut off was not all received: nobody compares its checksums.
+    if windows.iter().any(|window| window.phase.unfinished_strands > 0) {
+        all.iter_mut().for_each(|of| of.checked_bytes = None);
+    }
+    all
+}
+
+/// What a host did with files in a phase; `None` without any.
+fn files_of(window: &HostWindow<'_>) -> Option<FileUse> {
+    let (io, checks) = (&window.phase.io, &window.phase.file_checks);
+    let some = |count: u64| (count > 0).then_some(count);
+    let (source, sink) = (some(io.source_bytes), some(io.sink_bytes));
+    let read = some(io.source_read_bytes);
+    source.or(sink).or(read)?;
+    // Until the window ends: what comes after is short, but for the time in fdatasync, which is no worker's traffic.
+    let start = window.phase.snapshot(Edge::PhaseStart).map_or(window.span.start.at, |of| of.at);
+    let length = seconds(window.span.end.at.saturating_sub(start));
+    let workers = window.phase.workers.len() as f64 * length;
+    let share = |ns: u64| (workers > 0.0).then(|| (seconds(ns) / workers).min(1.0));
+    Some(FileUse {
+        host: window.host.name.clone(),
+        source_bytes: source,
+        read_bytes: read,
+        read_seconds: read.map(|_| seconds(io.source_read_ns)),
+        read_share: read.and_then(|_| share(io.source_read_ns)),
+        cached_share: some(io.source_pass_bytes)
+            .map(|all| io.source_cached_bytes as f64 / all as f64),
+        sink_bytes: sink,
+        write_seconds: sink.map(|_| seconds(io.sink_write_ns)),
+        write_share: sink.and_then(|_| share(io.sink_write_ns)),
+        sync_seconds: some(io.sink_syncs).map(|_| seconds(io.sink_sync_ns)),
+        checked_bytes: some(checks.sent_bytes + checks.received_bytes),
+        read_back_bytes: some(checks.read_back_bytes),
+        read_back_cached_bytes: some(checks.read_back_bytes).map(|_| checks.read_back_cached_bytes),
+    })
 }
 
 pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {

@@ -1,16 +1,16 @@
 //! Warnings and errors of a run, other than the check of sent against received.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use wirecost_model::clock::Nanos;
 use wirecost_model::environment::Environment;
-use wirecost_model::measure::{Edge, IoCounts, Setting};
+use wirecost_model::measure::{Edge, FileChecks, IoCounts, Setting};
 use wirecost_model::observe::ThreadScheduling;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
-use wirecost_model::run::Run;
+use wirecost_model::run::{FileUse, Run};
 use wirecost_model::warning::{self, Warning};
 
 use crate::foreign;
@@ -48,6 +48,9 @@ const FEW_SIGMA: f64 = 4.0;
 const BYPASSED: f64 = 0.01;
 /// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
+
+/// Of a source, that was in the page cache and should not have been, or was not and should have been.
+const UNWANTED: f64 = 0.05;
 
 #[derive(Debug, Default)]
 pub(crate) struct RunProblems {
@@ -511,9 +514,37 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
             warnings.push(Warning::from(warning::FramesBypassed { host, by_kernel, of }));
         }
     }
+    warnings.extend(io.files.iter().filter_map(|of| page_cache(run, of)).map(Warning::from));
     if io.discarded_bytes.is_some() {
         warnings.push(Warning::from(warning::Discarded {}));
     }
+}
+
+/// Where the page cache's state was not what was asked of it, or is not known.
+fn page_cache(run: &Run, of: &FileUse) -> Option<warning::PageCache> {
+    of.source_bytes?;
+    let set = |name: &str| {
+        let of_host = run.settings.iter().filter(|s| s.host == of.host && s.name == name);
+        of_host.map(|setting| setting.effective.as_str()).collect::<BTreeSet<_>>()
+    };
+    let mut asked = set("page_cache");
+    // It bypasses the page cache, or should. Of a host that writes files too, it may be the option of these.
+    if of.sink_bytes.is_none() && !set("o_direct").is_empty() {
+        asked.insert("o_direct");
+    }
+    let state = match (asked.pop_first()?, asked.is_empty()) {
+        (state, true) => state,
+        // Sources in different states have one figure.
+        (_, false) => return None,
+    };
+    let as_asked = match (state, of.cached_share) {
+        ("cold" | "o_direct", Some(cached)) => cached <= UNWANTED,
+        ("warm", Some(cached)) => cached >= 1.0 - UNWANTED,
+        ("cold" | "warm" | "o_direct", None) => false,
+        _ => true,
+    };
+    let (host, state, cached_share) = (of.host.clone(), state.to_owned(), of.cached_share);
+    (!as_asked).then_some(warning::PageCache { host, state, cached_share })
 }
 
 /// Datagrams that came to a host by the kernel's UDP, and all that came, where frames were to carry them.
@@ -559,6 +590,36 @@ fn unverified(outcome: &Outcome, errors: &mut Vec<String>) {
             errors.push(format!(
                 "verify failed: {failures} messages received by {} differ from what was sent",
                 host.name
+            ));
+        }
+    }
+    let mut of_phases: BTreeMap<u32, FileChecks> = BTreeMap::new();
+    let mut cut_off = BTreeSet::new();
+    for host in &outcome.hosts {
+        let mut read_back = FileChecks::default();
+        for result in &host.phases {
+            read_back.add(&result.file_checks);
+            of_phases.entry(result.phase).or_default().add(&result.file_checks);
+            if result.unfinished_strands > 0 {
+                cut_off.insert(result.phase);
+            }
+        }
+        if read_back.read_back_failures > 0 {
+            errors.push(format!(
+                "verify failed: {} of {} blocks that {} wrote to its sink and read back are not what it received",
+                read_back.read_back_failures, read_back.read_back_blocks, host.name
+            ));
+        }
+    }
+    // What was cut off was not all received.
+    for (phase, of) in of_phases.iter().filter(|(phase, _)| !cut_off.contains(phase)) {
+        if (of.sent_bytes, of.sent) != (of.received_bytes, of.received) {
+            errors.push(format!(
+                "verify failed: in phase {}, the checksums of {} bytes sent from files differ from those of the {} \
+                 bytes received",
+                phase + 1,
+                of.sent_bytes,
+                of.received_bytes
             ));
         }
     }

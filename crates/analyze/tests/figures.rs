@@ -15,7 +15,9 @@ use wirecost_model::link::nic::{DeviceCounts, QueueCounts};
 use wirecost_model::link::{
     LineCounts, LinkCounts, LinkOutcome, LinkSample, LinkSpec, NamedLine, SideCounts, Topology,
 };
-use wirecost_model::measure::{Datagrams, Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
+use wirecost_model::measure::{
+    Datagrams, Edge, FairnessSums, FileChecks, FlowopCounts, Quiet, Setting, WorkerUse,
+};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
@@ -624,6 +626,79 @@ fn failures_time_outs_and_what_was_cut_off() {
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
     assert!(run.error.unwrap().contains("verify failed: 7 messages received by server"));
+}
+
+#[test]
+fn checksums_of_files_that_differ_make_a_run_invalid() {
+    let with = |sent: FileChecks, received: FileChecks| {
+        let mut outcome = honest();
+        outcome.hosts[0].phases[0].file_checks = sent;
+        outcome.hosts[1].phases[0].file_checks = received;
+        analyze(&outcome)
+    };
+    let sent = FileChecks { sent_bytes: 100, sent: 7, ..FileChecks::default() };
+    let received = FileChecks { received_bytes: 100, received: 7, ..FileChecks::default() };
+    assert_eq!(with(sent, received).status, Status::Ok);
+    for other in [
+        FileChecks { received: 8, ..received },
+        FileChecks { received_bytes: 99, ..received },
+        FileChecks::default(),
+    ] {
+        let run = with(sent, other);
+        assert_eq!(run.status, Status::Invalid);
+        assert!(run.error.unwrap().contains("the checksums of 100 bytes sent from files differ"));
+    }
+    let blocks = FileChecks { read_back_blocks: 9, read_back_failures: 2, ..received };
+    let run = with(sent, blocks);
+    assert_eq!(run.status, Status::Invalid);
+    assert!(run.error.unwrap().contains("2 of 9 blocks that server wrote to its sink"));
+
+    // A phase that was cut off is not compared, and does not say that it was.
+    let mut outcome = honest();
+    outcome.hosts[0].phases[0].file_checks = sent;
+    outcome.hosts[0].phases[0].io.source_bytes = 100;
+    outcome.hosts[1].phases[0].unfinished_strands = 1;
+    let mut cut_off = outcome.hosts[0].phases[0].clone();
+    let run = analyze(&outcome);
+    assert_eq!(codes(&run), ["unfinished-strands"]);
+    assert!(!run.error.as_ref().unwrap().contains("verify failed"), "{:?}", run.error);
+    assert_eq!(run.io.unwrap().files[0].checked_bytes, None);
+    // Another one is.
+    cut_off.phase += 1;
+    outcome.hosts[0].phases.push(cut_off);
+    let error = analyze(&outcome).error.unwrap();
+    assert!(error.contains("verify failed: in phase 2, the checksums of 100 bytes"), "{error}");
+}
+
+#[test]
+fn a_page_cache_in_another_state_than_asked_is_named() {
+    let with = |name: &str, state: &str, cached: Option<u64>| {
+        let mut outcome = honest();
+        let host = outcome.hosts[0].name.clone();
+        let (name, requested) = (name.to_owned(), state.to_owned());
+        let effective = requested.clone();
+        outcome.hosts[0].settings.push(Setting { name, host, requested, effective });
+        let io = &mut outcome.hosts[0].phases[0].io;
+        io.source_bytes = 1000;
+        io.source_pass_bytes = cached.map_or(0, |_| 100);
+        io.source_cached_bytes = cached.unwrap_or_default();
+        analyze(&outcome)
+    };
+    for (state, fine, wrong) in [("cold", 5, 6), ("warm", 95, 94)] {
+        let run = with("page_cache", state, Some(fine));
+        assert_eq!(codes(&run), [] as [&str; 0]);
+        let run = with("page_cache", state, Some(wrong));
+        assert_eq!(codes(&run), ["page-cache"]);
+        let said = message(&run, "page-cache");
+        assert!(said.contains(&format!("{wrong}% of the source was in the page cache")), "{said}");
+        let run = with("page_cache", state, None);
+        let said = message(&run, "page-cache");
+        assert!(said.contains(&format!("page_cache={state} of ")), "{said}");
+        assert!(said.contains("is not verified"), "{said}");
+    }
+    assert_eq!(codes(&with("page_cache", "as-is", None)), [] as [&str; 0]);
+    assert_eq!(codes(&with("o_direct", "on", Some(0))), [] as [&str; 0]);
+    assert_eq!(codes(&with("o_direct", "on", Some(100))), ["page-cache"]);
 }
 
 #[test]

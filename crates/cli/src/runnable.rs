@@ -15,6 +15,7 @@ use wirecost_fleet::memory;
 use wirecost_linux::facts;
 use wirecost_load::files::Files;
 use wirecost_load::load::check_host;
+use wirecost_load::permissions::Permissions;
 
 use crate::commands::run::{HostOptions, Place};
 use crate::diagnostics::{self, File};
@@ -99,13 +100,15 @@ pub(crate) fn check_hosts(
         .filter(|(host, _)| hosts.is_here(*host))
         .map(|(host, program)| (host, plan(host, program, engine)))
         .collect();
+    let permissions =
+        Permissions { files: Files::all(), writable: Files::all(), ..Permissions::default() };
     for (host, plan) in &plans {
         let memory = wirecost_fleet::agent::memory();
         let limits =
             plan.check(memory, has_thread_for_each(engine), &KnownOptions).map_err(Failure::usage);
         let name = name_of(*host);
         limits.and_then(|()| {
-            check_host(plan, &Files::all()).map_err(|error| {
+            check_host(plan, &permissions).map_err(|error| {
                 Failure::new(status_of(&error), format!("{name} on this machine: {error}"))
                     .help(ELSEWHERE)
             })

@@ -58,8 +58,10 @@ pub struct SessionError(#[source] io::Error);
 /// What a session may do, and what has been said of it already.
 #[derive(Debug)]
 pub struct SessionPolicy {
-    /// Files that orders may name.
+    /// Files that orders may have read.
     pub files: Files,
+    /// Where orders may have files made and written.
+    pub writable: Files,
     /// A run is prepared only after it has claimed this host.
     pub must_claim: bool,
     /// Version of the protocol in the controller's hello, where that has been read.
@@ -110,10 +112,10 @@ fn serve(
     policy: SessionPolicy,
     hangs: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let SessionPolicy { files, must_claim, hello, anyone, tuning } = policy;
+    let SessionPolicy { files, writable, must_claim, hello, anyone, tuning } = policy;
     let permissions = match anyone {
-        true => Permissions { files: Files::default(), partners: Partners::only(peer(&stream)?) },
-        false => Permissions { files, ..Permissions::default() },
+        true => Permissions { partners: Partners::only(peer(&stream)?), ..Permissions::default() },
+        false => Permissions { files, writable, ..Permissions::default() },
     };
     // A listener starts it by a link that has another name; what is observed names programs.
     let _ = rustix::thread::set_name(c"wirecost");
@@ -679,6 +681,7 @@ mod tests {
         drop(controller);
         let policy = SessionPolicy {
             files: Files::default(),
+            writable: Files::default(),
             must_claim: false,
             hello: None,
             anyone: false,

@@ -11,7 +11,7 @@ use wirecost_profile::protocols::{self, Family};
 use wirecost_program::step;
 
 /// I/O options whose value is a text that names no file.
-const HARMLESS_TEXTS: [&str; 3] = ["cc", "placement", "server_sockets"];
+const HARMLESS_TEXTS: [&str; 5] = ["cc", "page_cache", "placement", "server_sockets", "source_io"];
 
 /// Why an order is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -188,8 +188,11 @@ mod tests {
         assert!(refusal(&dir).starts_with("3:5: dir names a file"), "{}", refusal(&dir));
         let payload = prepare("tcp", |o| o.payload = Payload::File("/etc/passwd".to_owned()));
         assert!(refusal(&payload).starts_with("3:5: payload names a file"));
-        let sink = |o: &mut Options| o.io.set("sink", IoValue::Text("/tmp".to_owned()));
-        assert!(refusal(&prepare("tcp", sink)).starts_with("3:5: sink names a file"));
+        for option in ["sink", "source"] {
+            let named = |o: &mut Options| o.io.set(option, IoValue::Text("/tmp".to_owned()));
+            let refused = refusal(&prepare("tcp", named));
+            assert!(refused.starts_with(&format!("3:5: {option} names a file")), "{refused}");
+        }
         // One that this version does not know.
         let other = |o: &mut Options| o.io.set("other", IoValue::Text("/tmp".to_owned()));
         assert!(refusal(&prepare("tcp", other)).starts_with("3:5: other names a file"));

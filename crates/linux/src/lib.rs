@@ -34,6 +34,7 @@ mod netlink;
 pub mod netns;
 pub mod packet_counters;
 pub mod packet_filter;
+pub mod page_cache;
 pub mod pause;
 pub mod perf;
 pub mod plain_option;

@@ -1,4 +1,5 @@
-//! The files that orders may name: none, those below some directories, or all.
+//! The files that orders may name: none, those below some directories, or all. Which ones they may read is one such
+//! set, and where they may make files to write is another.
 //!
 //! A path is resolved from the descriptor of its directory, which was opened once, and never leaves
 //! it, by `..` or by a symbolic link (openat2(2), RESOLVE_BENEATH).
@@ -21,6 +22,11 @@ const ENTRIES: usize = 4 * FILES;
 /// How often a path is resolved again where the kernel could not tell that `..` stays below, as
 /// something was renamed meanwhile.
 const ATTEMPTS: usize = 16;
+
+const UNREADABLE: &str = "orders may not use it: it is not below a directory that the agent was started with \
+                          (`wirecost agent --files DIR`)";
+const UNWRITABLE: &str = "orders may not use it: it is not below a directory in which the agent was started to \
+                          write (`wirecost agent --write-files DIR`)";
 
 /// Which files may be used.
 #[derive(Debug, Clone, Default)]
@@ -115,9 +121,11 @@ impl Files {
                 opened => return Ok(opened?),
             }
         }
-        let why = "orders may not use it: it is not below a directory that the agent was started \
-                   with (`wirecost agent --files DIR`)";
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        let writes = flags.intersects(OFlags::CREATE | OFlags::WRONLY | OFlags::RDWR);
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            if writes { UNWRITABLE } else { UNREADABLE },
+        ))
     }
 
     /// Opens a regular file to read it; with `direct` past the page cache.
@@ -139,16 +147,55 @@ impl Files {
         })
     }
 
-    /// Opens a file to be written from its beginning, which is made where it is not there.
+    /// Makes an empty file in a directory, to be written and read. With a name it must be a new one; without, the
+    /// file has none, and is gone when its last descriptor is closed, however the process ends.
     ///
     /// # Errors
-    /// Those of opening it, and what is no regular file.
-    pub(crate) fn sink(&self, path: &Path, direct: bool) -> io::Result<File> {
-        let mut flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW;
+    /// Those of open(2): `AlreadyExists` for a name that is taken.
+    pub(crate) fn make(
+        &self,
+        directory: &Path,
+        name: Option<&str>,
+        direct: bool,
+    ) -> io::Result<File> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let mut flags = OFlags::RDWR;
         flags.set(OFlags::DIRECT, direct);
-        let file = self.regular(path, flags, Mode::RUSR | Mode::WUSR)?;
-        file.set_len(0)?;
-        Ok(file)
+        let new = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let Some(name) = name else {
+            let unnamed = self.regular(directory, flags | OFlags::TMPFILE, mode);
+            return match unnamed
+                .as_ref()
+                .map_err(|e| e.raw_os_error().map(Errno::from_raw_os_error))
+            {
+                // The file system has only files with names.
+                Err(Some(Errno::OPNOTSUPP)) => {
+                    let directory = self.writable_directory(directory)?;
+                    let name =
+                        format!(".wirecost-{}-{:016x}", std::process::id(), random_number()?);
+                    let file = rustix::fs::openat(&directory, &name, new | OFlags::CLOEXEC, mode)?;
+                    rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?;
+                    Ok(file.into())
+                }
+                _ => unnamed,
+            };
+        };
+        let directory = self.writable_directory(directory)?;
+        Ok(rustix::fs::openat(&directory, name, new | OFlags::CLOEXEC, mode)?.into())
+    }
+
+    /// A directory in which files may be made.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub(crate) fn writable_directory(&self, directory: &Path) -> io::Result<OwnedFd> {
+        let opened = self.open(directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+        opened.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+                io::Error::new(io::ErrorKind::PermissionDenied, UNWRITABLE)
+            }
+            _ => error,
+        })
     }
 
     /// Opens a file without waiting for whoever is at the other end of it, should it be a pipe.
@@ -247,7 +294,8 @@ fn open_beneath(
 ) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     // A mode is refused where nothing is made.
-    let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
+    let makes = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
+    let mode = if makes { mode } else { Mode::empty() };
     for _ in 1..ATTEMPTS {
         match rustix::fs::openat2(directory, path, flags, mode, resolve) {
             Err(Errno::AGAIN) => {}
@@ -255,6 +303,12 @@ fn open_beneath(
         }
     }
     rustix::fs::openat2(directory, path, flags, mode, resolve)
+}
+
+fn random_number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -311,8 +365,17 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{outside:?}: {error}");
             assert!(files.source(&outside, false).is_err());
             assert!(files.sources(&outside).is_err());
-            assert!(files.sink(&outside, false).is_err());
+            assert!(files.make(&outside, None, false).is_err());
+            assert!(files.make(&outside, Some("new"), false).is_err());
         }
+        for outside in [all.path().to_owned(), open.join(".."), open.join("inner/all")] {
+            for name in [None, Some("new")] {
+                let error = files.make(&outside, name, false).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{outside:?}: {error}");
+                assert!(error.to_string().contains("--write-files"), "{error}");
+            }
+        }
+        assert!(!all.path().join("new").exists());
         assert_eq!(fs::read(&secret).unwrap(), b"secret");
         assert!(!all.path().join("open2").exists());
         // A directory whose name begins alike.
@@ -333,7 +396,6 @@ mod tests {
                 let error = files.payload(special.to_str().unwrap(), 100).unwrap_err();
                 assert!(error.to_string().contains("not a regular file"), "{error}");
                 assert!(files.source(&special, false).is_err());
-                assert!(files.sink(&special, false).is_err());
             }
             let empty = files.payload(open.join("empty").to_str().unwrap(), 100).unwrap_err();
             assert!(empty.to_string().contains("it is empty"), "{empty}");
@@ -342,14 +404,23 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_is_made_below_and_written_anew() {
+    fn a_file_is_made_below_and_never_over_another() {
         let (_all, open, _) = tree();
         let files = Files::below(std::slice::from_ref(&open)).unwrap();
-        files.sink(&open.join("inner/new"), false).unwrap();
+        files.make(&open.join("inner"), Some("new"), false).unwrap();
         assert_eq!(fs::read(open.join("inner/new")).unwrap(), b"");
-        files.sink(&open.join("a"), false).unwrap();
-        assert_eq!(fs::read(open.join("a")).unwrap(), b"");
-        assert!(files.sink(&open.join("fine"), false).is_err(), "a link is not followed");
+        // Neither a file, nor a link, wherever that leads.
+        for taken in ["a", "empty", "fine", "link", "up"] {
+            let error = files.make(&open, Some(taken), false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{taken}: {error}");
+        }
+        assert_eq!(fs::read(open.join("a")).unwrap(), b"open");
+        for files in [files, Files::all()] {
+            let before = fs::read_dir(&open).unwrap().count();
+            let unnamed = files.make(&open, None, false).unwrap();
+            unnamed.set_len(10).unwrap();
+            assert_eq!(fs::read_dir(&open).unwrap().count(), before);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod broker;
 mod clients;
 mod consent;
+mod disk_space;
 pub mod engines;
 pub mod files;
 mod frames;
@@ -15,6 +16,7 @@ pub mod permissions;
 mod ring_net;
 mod socket_options;
 mod sockets;
+mod stream_files;
 mod tls;
 mod transports;
 mod worker;

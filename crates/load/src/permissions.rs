@@ -9,8 +9,10 @@ use crate::files::Files;
 /// The permissions of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Permissions {
-    /// Files that it may name.
+    /// Files that it may read.
     pub files: Files,
+    /// Where it may make files, and write them.
+    pub writable: Files,
     pub partners: Partners,
 }
 

@@ -14,6 +14,7 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::Endpoints;
 use wirecost_program::calls::KernelReceive;
+use wirecost_program::files::StreamPart;
 use wirecost_program::hello;
 use wirecost_program::net::{FromClient, Interest, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
@@ -292,9 +293,9 @@ impl SocketNet for RingNet {
         io
     }
 
-    fn settle<'a>(&mut self, keys: impl Iterator<Item = &'a Key>) {
+    fn settle<'a>(&mut self, keys: impl Iterator<Item = &'a Key>) -> io::Result<()> {
         let ring = &self.ring;
-        self.sockets.settle(keys.map(|key| &ring.get(key).socket));
+        self.sockets.settle(keys.map(|key| &ring.get(key).socket))
     }
 }
 
@@ -505,6 +506,11 @@ impl Net for RingNet {
     ) -> io::Result<usize> {
         self.make_plain(key)?;
         self.sockets.send_file(&self.ring.get(key).socket, source, file, offset, length)
+    }
+
+    fn send_from_file(&mut self, key: &Key, part: StreamPart, length: u64) -> io::Result<usize> {
+        self.make_plain(key)?;
+        self.sockets.send_from_file(&self.ring.get(key).socket, part, length)
     }
 
     fn shut_down(&mut self, key: &Key) -> io::Result<()> {

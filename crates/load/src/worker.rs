@@ -13,7 +13,7 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
-    Edge, FairnessSums, IoCounts, Snapshot, StrandOperations, StrandTotals, TcpSample,
+    Edge, FairnessSums, FileChecks, IoCounts, Snapshot, StrandOperations, StrandTotals, TcpSample,
 };
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::Endpoints;
@@ -151,6 +151,7 @@ pub(crate) struct WorkerReport {
     pub(crate) logged: Vec<StrandOperations>,
     pub(crate) not_logged: u64,
     pub(crate) verify_failures: u64,
+    pub(crate) file_checks: FileChecks,
     pub(crate) io: IoCounts,
     pub(crate) open: u64,
     pub(crate) failed_connections: u64,
@@ -269,7 +270,7 @@ pub(crate) trait SocketNet: Net {
     fn io(&self) -> IoCounts;
 
     /// See [`Sockets::settle`].
-    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Self::Socket>)
+    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Self::Socket>) -> io::Result<()>
     where
         Self::Socket: 'a;
 }
@@ -305,8 +306,8 @@ impl SocketNet for Sockets {
         io
     }
 
-    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Socket>) {
-        Sockets::settle(self, handles);
+    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Socket>) -> io::Result<()> {
+        Sockets::settle(self, handles)
     }
 }
 
@@ -958,7 +959,9 @@ impl<N: SocketNet> Worker<N> {
     fn end(&mut self, unfinished: u64) {
         let drops = self.drops();
         self.net.sockets_mut().opener.reads_closing = true;
-        self.net.settle(self.strands.iter().flat_map(Strand::sockets));
+        if let Err(error) = self.net.settle(self.strands.iter().flat_map(Strand::sockets)) {
+            self.failed_to_wait("files", error);
+        }
         let Some(mut running) = self.running.take() else {
             return;
         };
@@ -1003,6 +1006,7 @@ impl<N: SocketNet> Worker<N> {
             one_way: running.record.one_way_delays(),
             receive_stamps: self.net.sockets().stamp_counts(),
             verify_failures: running.record.verify_failures,
+            file_checks: std::mem::take(&mut self.net.sockets_mut().data.checks),
             io,
             open: start.open,
             failed_connections: self.net.sockets().opener.failed_connections

@@ -94,7 +94,11 @@ impl Hosts {
             let notify = Arc::new(move || {
                 let _ = tell.lock().unwrap().send(());
             });
-            let permissions = Permissions { files: Files::all(), ..Permissions::default() };
+            let permissions = Permissions {
+                files: Files::all(),
+                writable: Files::all(),
+                ..Permissions::default()
+            };
             let (load, prepared) =
                 Load::prepare(plan, &permissions, notify).map_err(|e| e.to_string())?;
             // Kernel threads that poll beside the worker are slow, but allocate nothing of ours.

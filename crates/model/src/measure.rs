@@ -97,8 +97,29 @@ pub struct IoCounts {
     pub discarded_bytes: u64,
     /// Bytes that went through a pipe.
     pub spliced_bytes: u64,
-    /// Received bytes that were written to files.
+    /// Received bytes that were written to files, and the time in the calls that wrote them.
     pub sink_bytes: u64,
+    #[serde(default)]
+    pub sink_write_ns: u64,
+    /// Calls of fdatasync(2) of these files at the end of phases, and their time.
+    #[serde(default)]
+    pub sink_syncs: u64,
+    #[serde(default)]
+    pub sink_sync_ns: u64,
+    /// Bytes of files that were sent; of these (and of what had to be read again) those that calls of their own
+    /// read, not sendfile(2), and the time in these calls.
+    #[serde(default)]
+    pub source_bytes: u64,
+    #[serde(default)]
+    pub source_read_bytes: u64,
+    #[serde(default)]
+    pub source_read_ns: u64,
+    /// Bytes that lay before a sender when it began to read its part of a file, and those of them that were in the
+    /// page cache. Nothing where the kernel does not say.
+    #[serde(default)]
+    pub source_pass_bytes: u64,
+    #[serde(default)]
+    pub source_cached_bytes: u64,
     /// Looks at sockets of a host that uses `busy_poll` (at their end and at that of each phase),
     /// and those that saw packets brought by a device.
     pub polling: u64,
@@ -119,7 +140,7 @@ pub struct IoCounts {
 
 impl IoCounts {
     /// The fields, for what is done to each.
-    fn fields(&mut self) -> [&mut u64; 21] {
+    fn fields(&mut self) -> [&mut u64; 29] {
         [
             &mut self.zerocopy_calls,
             &mut self.zerocopy_completed,
@@ -133,6 +154,14 @@ impl IoCounts {
             &mut self.discarded_bytes,
             &mut self.spliced_bytes,
             &mut self.sink_bytes,
+            &mut self.sink_write_ns,
+            &mut self.sink_syncs,
+            &mut self.sink_sync_ns,
+            &mut self.source_bytes,
+            &mut self.source_read_bytes,
+            &mut self.source_read_ns,
+            &mut self.source_pass_bytes,
+            &mut self.source_cached_bytes,
             &mut self.polling,
             &mut self.polled,
             &mut self.frames_sent,
@@ -158,6 +187,47 @@ impl IoCounts {
         }
         self
     }
+}
+
+/// Checks of what came from files (`source` with `verify`) and went to files (`sink` with `verify`). All zero without
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileChecks {
+    /// Bytes of files that were sent and have been summed, and the sum of [`stream_sum`] over the connections.
+    pub sent_bytes: u64,
+    pub sent: u64,
+    /// The same of what was received. What all hosts together have sent and received must be equal.
+    pub received_bytes: u64,
+    pub received: u64,
+    /// Bytes of files that were read back, blocks of them, and blocks that were not what had been written.
+    pub read_back_bytes: u64,
+    pub read_back_blocks: u64,
+    pub read_back_failures: u64,
+    /// Bytes that were in the page cache when they were about to be read back.
+    #[serde(default)]
+    pub read_back_cached_bytes: u64,
+}
+
+impl FileChecks {
+    pub fn add(&mut self, other: &Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.sent = self.sent.wrapping_add(other.sent);
+        self.received_bytes += other.received_bytes;
+        self.received = self.received.wrapping_add(other.received);
+        self.read_back_bytes += other.read_back_bytes;
+        self.read_back_blocks += other.read_back_blocks;
+        self.read_back_failures += other.read_back_failures;
+        self.read_back_cached_bytes += other.read_back_cached_bytes;
+    }
+}
+
+/// What one connection adds to the sum of a host: its bytes in a phase and their CRC-32. Mixed, so that errors of
+/// two connections do not cancel each other out (the finalizer of MurmurHash3).
+pub fn stream_sum(bytes: u64, crc: u32) -> u64 {
+    let mut mixed = bytes.rotate_left(32) ^ u64::from(crc);
+    mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ (mixed >> 33)
 }
 
 /// Datagrams by sequence number. All zero for stream protocols.
@@ -463,6 +533,8 @@ pub struct PhaseResult {
     pub io: IoCounts,
     /// Messages whose content was not what the sender sent.
     pub verify_failures: u64,
+    #[serde(default)]
+    pub file_checks: FileChecks,
     /// Strands that did not reach the end of the phase within the drain's deadline.
     pub unfinished_strands: u64,
     /// By group, the part of `transactions` that is its own; only where the plan asks for details.

@@ -364,6 +364,44 @@ pub struct Io {
     pub sink_bytes: Option<u64>,
     /// Frames of AF_XDP sockets; null with engines that use none.
     pub frames: Option<FrameCounts>,
+    /// Hosts that read files to send them, or write what they receive to files; none in older records.
+    #[serde(default)]
+    pub files: Vec<FileUse>,
+}
+
+/// The files of one host (`source`, `sink`), and the time in the calls that read and write them. Workers wait for
+/// these calls, and do nothing else meanwhile.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FileUse {
+    pub host: String,
+    /// `source`: bytes that were sent from files; null where the host sends none.
+    pub source_bytes: Option<u64>,
+    /// Bytes that calls of their own read (read(2), or splice(2) to a pipe): more than were sent where the socket took
+    /// less. Null with sendfile(2).
+    pub read_bytes: Option<u64>,
+    /// Time in these calls, of all workers; null with sendfile(2), which reads and sends in one call.
+    pub read_seconds: Option<f64>,
+    /// The same over the time of the host's workers, 0 to 1.
+    pub read_share: Option<f64>,
+    /// The share of the source that was in the page cache when its reading began, over all passes, 0 to 1. With O_DIRECT:
+    /// what was there after it was read, as some file systems cache all the same. Null where the kernel does not tell.
+    pub cached_share: Option<f64>,
+    /// `sink`: bytes that were written to files; null where the host writes none.
+    pub sink_bytes: Option<u64>,
+    /// Time in the calls that wrote them, of all workers. To the page cache, unless `o_direct` is set.
+    pub write_seconds: Option<f64>,
+    /// The same over the time of the host's workers, 0 to 1.
+    pub write_share: Option<f64>,
+    /// `sink_sync`: time in fdatasync(2) at the end of the phase, of all workers; not part of any other time.
+    pub sync_seconds: Option<f64>,
+    /// `verify`: bytes whose checksum both ends compared; null also where the phase was cut off.
+    pub checked_bytes: Option<u64>,
+    /// Bytes of the sink that were read back and compared. Blocks that differ count too, and make the run invalid.
+    pub read_back_bytes: Option<u64>,
+    /// Bytes of the sink that were still in the page cache when they were about to be read back: these did not come from the
+    /// device. All of them where the kernel does not tell.
+    #[serde(default)]
+    pub read_back_cached_bytes: Option<u64>,
 }
 
 /// Datagrams that were sent and received as frames of AF_XDP sockets.

@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::plan::{self, IoLimits, LimitError};
-use wirecost_model::profile::{IoValue, IoValues, Options};
+use wirecost_model::profile::{IoValue, IoValues, Options, Quantity};
 use wirecost_model::program::{GroupProgram, HostFlowop, Program};
 use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::io_options::batch::Batch;
+use wirecost_profile::io_options::page_cache::CacheState;
+use wirecost_profile::io_options::source_io::SourceCalls;
 use wirecost_profile::io_options::{self, Call, Effect, IoOption, TransferKind};
 use wirecost_profile::language;
 use wirecost_profile::protocols::{self, Delivery, Protocol};
 
 use crate::arrivals;
+use crate::files::{self, StreamSource};
 use crate::hello;
 use crate::step::{ReceiveCall, SendCall};
 
@@ -66,10 +69,35 @@ pub struct SinkPlace {
     /// Of all files of one host together.
     pub bytes: u64,
     pub direct: bool,
+    /// Written back to the device at the end of a phase.
+    pub sync: bool,
+    /// Left there after the run, under a name.
+    pub keep: bool,
+    /// Reserved before the run.
+    pub preallocate: bool,
+    /// Read back at the end of a phase, and compared by checksums.
+    pub verify: bool,
+}
+
+impl SinkPlace {
+    fn flags(&self) -> u8 {
+        let Self { direct, sync, keep, preallocate, verify, .. } = *self;
+        let flags = [direct, sync, keep, preallocate, verify].into_iter().enumerate();
+        flags.fold(0, |all, (place, flag)| all | u8::from(flag) << place)
+    }
+}
+
+/// What becomes of the bytes of a stream that this program receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// They are written to the file of this place of [`sinks`].
+    pub sink: Option<u16>,
+    /// Their checksum is that of the sender's file.
+    pub sum: bool,
 }
 
 /// Bytes of the files of a sink, unless the profile says otherwise.
-const SINK_BYTES: u64 = 64 << 20;
+pub const SINK_BYTES: u64 = 64 << 20;
 /// When a request was due that has no answer yet.
 const DUE_BYTES: u64 = 8;
 
@@ -89,6 +117,13 @@ pub(crate) struct Choices<'a> {
     sink: Option<&'a str>,
     sink_bytes: Option<u64>,
     pub(crate) direct: bool,
+    sync: bool,
+    keep: bool,
+    preallocate: bool,
+    pub(crate) source: Option<&'a str>,
+    pub(crate) source_calls: SourceCalls,
+    pub(crate) source_bytes: Option<u64>,
+    pub(crate) cache: CacheState,
 }
 
 impl<'a> Choices<'a> {
@@ -115,12 +150,14 @@ impl<'a> Choices<'a> {
                 Call::Departure => {}
                 Call::Discard => choices.discard = true,
                 Call::Splice => choices.splice = true,
-                Call::Sink => {
-                    choices.sink = match value {
-                        IoValue::Text(directory) => Some(directory),
-                        _ => None,
-                    };
-                }
+                Call::Sink => choices.sink = text(value),
+                Call::SinkSync => choices.sync = true,
+                Call::SinkKeep => choices.keep = true,
+                Call::SinkPreallocate => choices.preallocate = true,
+                Call::Source => choices.source = text(value),
+                Call::SourceIo => choices.source_calls = SourceCalls::of(value),
+                Call::SourceSize => choices.source_bytes = number,
+                Call::PageCache => choices.cache = CacheState::of(value),
                 Call::SinkSize => choices.sink_bytes = number,
                 Call::Direct => choices.direct = true,
             }
@@ -128,10 +165,18 @@ impl<'a> Choices<'a> {
         choices
     }
 
-    fn sink_place(&self) -> Option<SinkPlace> {
+    fn sink_place(&self, verify: bool) -> Option<SinkPlace> {
+        let Self { direct, sync, keep, preallocate, .. } = *self;
         let directory = self.sink?.to_owned();
         let bytes = self.sink_bytes.unwrap_or(SINK_BYTES);
-        Some(SinkPlace { directory, bytes, direct: self.direct })
+        Some(SinkPlace { directory, bytes, direct, sync, keep, preallocate, verify })
+    }
+}
+
+fn text(value: &IoValue) -> Option<&str> {
+    match value {
+        IoValue::Text(text) => Some(text),
+        _ => None,
     }
 }
 
@@ -149,7 +194,13 @@ pub fn send_call(
     plain: flowops::SendCall,
     options: &Options,
     protocol: Option<&dyn Protocol>,
+    sources: &[StreamSource],
 ) -> SendCall {
+    let source = files::stream_source(options, protocol);
+    let source = source.and_then(|source| sources.iter().position(|other| *other == source));
+    if let Some(source) = source.and_then(|source| u16::try_from(source).ok()) {
+        return SendCall::FromFile(source);
+    }
     let Choices { cork, zerocopy, segments, messages, .. } = Choices::new(&options.io, protocol);
     let (messages, segments) = (count(messages), count(segments));
     if messages > 1 || segments > 1 {
@@ -178,12 +229,13 @@ pub fn receive_call(
     if choices.discard {
         return ReceiveCall::KernelReceive(KernelReceive::Discarded);
     }
-    let place = choices.sink_place();
+    let place = choices.sink_place(options.verify);
     let sink = place.and_then(|place| sinks.iter().position(|sink| *sink == place));
+    let sum = options.verify && choices.source.is_some();
     match sink.and_then(|sink| u16::try_from(sink).ok()) {
         sink if splices => ReceiveCall::KernelReceive(KernelReceive::Spliced(sink)),
-        Some(sink) => ReceiveCall::Kept(sink),
-        None => ReceiveCall::Plain(plain),
+        None if !sum => ReceiveCall::Plain(plain),
+        sink => ReceiveCall::Kept(Keep { sink, sum }),
     }
 }
 
@@ -208,9 +260,10 @@ impl IoLimits for KnownOptions {
         io_options::datagrams(io)
     }
 
-    fn sink(&self, io: &IoValues) -> Option<plan::Sink> {
-        let SinkPlace { directory, bytes, direct } = Choices::of(io, |_| true).sink_place()?;
-        Some((directory, bytes, direct))
+    fn sink(&self, options: &Options) -> Option<plan::Sink> {
+        let place = Choices::of(&options.io, |_| true).sink_place(options.verify)?;
+        let flags = place.flags();
+        Some((place.directory, place.bytes, flags))
     }
 
     fn kept(&self, options: &Options) -> u64 {
@@ -221,7 +274,12 @@ impl IoLimits for KnownOptions {
             .and_then(protocols::find)
             .is_some_and(|protocol| protocol.delivery() == Delivery::Datagrams);
         let connections = u64::from(options.conn.last - options.conn.first) + 1;
-        due + if datagrams { connections * arrivals::MEMORY } else { 0 }
+        let message = options.size.as_ref().map_or(0, Quantity::max);
+        let file = match options.io.get("source") {
+            Some(_) => message.clamp(files::SUMMED_AT_ONCE as u64, files::READ_AT_ONCE as u64),
+            None => 0,
+        };
+        due + connections * (file + if datagrams { arrivals::MEMORY } else { 0 })
     }
 }
 
@@ -229,7 +287,7 @@ impl IoLimits for KnownOptions {
 pub fn sinks(program: &Program) -> Vec<SinkPlace> {
     let mut sinks = Vec::new();
     for act in crate::step::acts(program).filter(|act| receives(act)) {
-        let place = Choices::of(&act.options.io, |_| true).sink_place();
+        let place = Choices::of(&act.options.io, |_| true).sink_place(act.options.verify);
         sinks.extend(place.filter(|place| !sinks.contains(place)));
     }
     sinks
@@ -249,8 +307,7 @@ pub fn settings(program: &Program) -> BTreeSet<EffectiveSetting> {
         for (place, act) in phases.flat_map(|phase| phase.acts.iter().enumerate()) {
             let moves = match flowops::find(&act.kind).map(|flowop| flowop.action()) {
                 Some(Action::Send(_)) => TransferKind::Send,
-                // The file is known to its sender, and how it is sent is the sender's way.
-                Some(Action::Receive(_)) if act.options.dir.is_none() => TransferKind::Receive,
+                Some(Action::Receive(_)) => TransferKind::Receive,
                 Some(Action::SendFile) => TransferKind::SendFile,
                 _ => continue,
             };
@@ -259,6 +316,12 @@ pub fn settings(program: &Program) -> BTreeSet<EffectiveSetting> {
                 let acts = match option.effect() {
                     // An answer leaves when its request has come.
                     Effect::Call(Call::Departure, of) => place == 0 && of.contains(&moves),
+                    // The file is known to its sender, and how it is sent is the sender's way.
+                    Effect::Call(_, of) if moves == TransferKind::Receive => {
+                        let is_senders =
+                            act.options.dir.is_some() && of.contains(&TransferKind::SendFile);
+                        of.contains(&moves) && !is_senders
+                    }
                     Effect::Call(_, of) => of.contains(&moves),
                     _ => false,
                 };
@@ -362,6 +425,17 @@ mod tests {
         assert_eq!(problem("batch", IoValue::Number(1024)), Ok(()));
     }
 
+    /// A host opens a file for each of them.
+    #[test]
+    fn sinks_that_differ_only_by_verify_are_two() {
+        let mut options = Options::default();
+        options.io.set("sink", IoValue::Text("/tmp".to_owned()));
+        let plain = KnownOptions.sink(&options);
+        assert!(plain.is_some());
+        options.verify = true;
+        assert_ne!(KnownOptions.sink(&options), plain);
+    }
+
     #[test]
     fn what_strands_remember_of_datagrams_and_requests_is_counted() {
         let mut options = Options { protocol: Some("udp".to_owned()), ..Options::default() };
@@ -371,5 +445,9 @@ mod tests {
         assert_eq!(KnownOptions.kept(&options), 0);
         options.io.set("outstanding", IoValue::Number(1000));
         assert_eq!(KnownOptions.kept(&options), 8000);
+        options.io.remove("outstanding");
+        options.io.set("source", IoValue::Text("f".to_owned()));
+        options.size = Some(Quantity::Fixed(100_000));
+        assert_eq!(KnownOptions.kept(&options), 300_000);
     }
 }

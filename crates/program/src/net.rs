@@ -7,6 +7,7 @@ use wirecost_model::clock::Nanos;
 
 use crate::calls::KernelReceive;
 use crate::clients::Client;
+use crate::files::StreamPart;
 use crate::payload::DatagramBatch;
 use crate::step::{Open, ReceiveCall, SendCall};
 
@@ -231,6 +232,20 @@ pub trait Net {
         offset: u64,
         length: u64,
     ) -> io::Result<usize>;
+
+    /// Sends at most `length` bytes of the strand's part of a source, at least one. They follow those that the
+    /// connection has sent of it before; after the last byte of the part comes its first.
+    ///
+    /// # Errors
+    /// Those of opening and reading the file, and of sending; `Unsupported` where a network has no files.
+    fn send_from_file(
+        &mut self,
+        _: &Self::Socket,
+        _part: StreamPart,
+        _length: u64,
+    ) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Sends the end of a stream, whose other way stays open.
     ///

@@ -20,6 +20,9 @@ enum Resource {
     OneCpu,
     /// A thread of the load generator.
     Worker,
+    /// Time of workers in calls that read or write files. Behind the CPUs: where these are full, the calls copied, and did
+    /// not wait.
+    Disk,
     Memory,
     /// What TCP may have on its way at once.
     Window,
@@ -33,7 +36,7 @@ impl Resource {
             Resource::Cpus | Resource::OneCpu | Resource::Worker => 0.95,
             // Time under pressure, and time in which the window alone kept data back.
             Resource::Memory => 0.05,
-            Resource::Window => 0.50,
+            Resource::Disk | Resource::Window => 0.50,
         }
     }
 }
@@ -102,6 +105,12 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
     limits_of(&points.iter().flat_map(|point| &point.runs).collect::<Vec<_>>())
 }
 
+/// Which resource was saturated in the runs of a point.
+#[must_use]
+pub fn saturated_at(point: &MeasuredPoint) -> String {
+    limits(&[point]).text
+}
+
 /// Which resource was saturated in one run, as a sentence.
 #[must_use]
 pub fn saturated(run: &Run) -> String {
@@ -144,7 +153,7 @@ fn limits_of(runs: &[&Run]) -> Limits {
                 _ => "was",
             };
             let how = match resource {
-                Resource::Window | Resource::Memory => "the limit",
+                Resource::Window | Resource::Memory | Resource::Disk => "the limit",
                 _ => "saturated",
             };
             let name = |shares: &&Shares| format!("{} ({})", shares.name, shares.written());
@@ -222,8 +231,28 @@ fn of_run(run: &Run) -> Vec<Seen> {
             unit: "busy".to_owned(),
         });
     }
+    seen.extend(disks(run));
     seen.extend(tcp(run));
     seen
+}
+
+/// The files of each host, as far as its workers waited for them.
+fn disks(run: &Run) -> Vec<Seen> {
+    let files = run.io.iter().flat_map(|io| &io.files);
+    let seen = files.flat_map(|of| {
+        let host = run.hosts.iter().find(|host| host.name == of.host);
+        let whose = host.map_or_else(|| of.host.clone(), |host| whose(run, host));
+        let one = |share: Option<f64>, does: &str| {
+            Some(Seen {
+                resource: Resource::Disk,
+                name: format!("the disk of {whose}"),
+                share: share?,
+                unit: format!("of its workers' time in calls that {does} files"),
+            })
+        };
+        [one(of.read_share, "read"), one(of.write_share, "write")]
+    });
+    seen.flatten().collect()
 }
 
 /// How busy the busiest worker of the run was. Older records have it only in the warning of one that
@@ -387,6 +416,36 @@ mod tests {
         let none = "no monitored resource was saturated";
         assert_eq!(of(&[Some(1.0), Some(1.0), Some(0.90)]).text, none);
         assert_eq!(of(&[None]).text, none);
+    }
+
+    #[test]
+    fn a_side_whose_workers_wait_for_files_is_the_limit_unless_its_cpu_is() {
+        use wirecost_model::run::{FileUse, Io};
+
+        let mut measured = point(&[Some(0.60)]);
+        let run = &mut measured.runs[0];
+        run.hosts.push(HostRow { busiest_worker: Some(0.30), ..fixtures::host("peer") });
+        let files = |write_share| FileUse {
+            host: "peer".to_owned(),
+            write_share: Some(write_share),
+            ..FileUse::default()
+        };
+        let sender = FileUse { host: "master".to_owned(), read_share: Some(0.2), ..files(0.0) };
+        let sender = FileUse { write_share: None, ..sender };
+        let of = |measured: &mut MeasuredPoint, write_share| {
+            let files = vec![sender.clone(), files(write_share)];
+            measured.runs[0].io = Some(Io { files, ..Io::default() });
+            limits(&[&*measured]).text
+        };
+        let text = of(&mut measured, 0.83);
+        assert!(text.starts_with("the disk of ") && text.contains("peer"), "{text}");
+        assert!(
+            text.ends_with("was the limit (83% of its workers' time in calls that write files)"),
+            "{text}"
+        );
+        assert_eq!(of(&mut measured, 0.49), "no monitored resource was saturated");
+        measured.runs[0].hosts[1].busiest_worker = Some(0.99);
+        assert!(of(&mut measured, 0.83).starts_with("a worker of the load generator"));
     }
 
     /// A hundredth of the rate, as of an emulated CPU.

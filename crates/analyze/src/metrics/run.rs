@@ -3,7 +3,7 @@
 use wirecost_model::frames::Stage;
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::program::Side;
-use wirecost_model::run::{Datagrams, Latency, Run, Tcp};
+use wirecost_model::run::{Datagrams, FileUse, Latency, Run, Tcp};
 
 use super::{Definition, Source, define};
 
@@ -242,6 +242,46 @@ pub(super) static ALL: &[Definition] = &[
         Source::Run(|run| Ok(run.fairness.as_ref().ok_or_else(|| nothing(run))?.jain)),
     ),
     define(
+        "source.read",
+        Unit::Percent,
+        Better::Lower,
+        "time of workers in calls that read files to send them",
+        Source::Run(|run| {
+            let why = "no file is read, or sendfile(2) reads and sends it in one call";
+            files(run, |of| of.read_share.map(|share| 100.0 * share)).ok_or(why.to_owned())
+        }),
+    ),
+    define(
+        "source.cached",
+        Unit::Percent,
+        Better::Neither,
+        "bytes of files that were in the page cache when their reading began",
+        Source::Run(|run| {
+            let why = "no file is read through the page cache, or the kernel does not tell";
+            files(run, |of| of.cached_share.map(|share| 100.0 * share)).ok_or(why.to_owned())
+        }),
+    ),
+    define(
+        "sink.write",
+        Unit::Percent,
+        Better::Lower,
+        "time of workers in calls that write what is received to files",
+        Source::Run(|run| {
+            let why = "nothing is written to files";
+            files(run, |of| of.write_share.map(|share| 100.0 * share)).ok_or(why.to_owned())
+        }),
+    ),
+    define(
+        "sink.sync",
+        Unit::Microseconds,
+        Better::Lower,
+        "time in fdatasync(2) of the sink's files at the end of the phase",
+        Source::Run(|run| {
+            let why = "no sink is synced (sink_sync)";
+            files(run, |of| of.sync_seconds.map(|seconds| 1e6 * seconds)).ok_or(why.to_owned())
+        }),
+    ),
+    define(
         "zerocopy.copied",
         Unit::Percent,
         Better::Lower,
@@ -306,4 +346,9 @@ fn latency(run: &Run, of: fn(&Latency) -> f64) -> Result<f64, String> {
         None => "no transaction ended in the window".to_owned(),
     };
     run.latency_us.as_ref().map(of).ok_or_else(without)
+}
+
+/// The largest figure of the hosts that have one.
+fn files(run: &Run, figure: fn(&FileUse) -> Option<f64>) -> Option<f64> {
+    run.io.as_ref()?.files.iter().filter_map(figure).reduce(f64::max)
 }

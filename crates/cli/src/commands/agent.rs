@@ -38,10 +38,15 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["listen", "session"])]
     serial: Option<PathBuf>,
 
-    /// Directory whose files profiles may use (dir=, sink=, payload=), with all below it; may be
-    /// given several times [default: no files].
+    /// Directory whose files profiles may read (dir=, source=, payload=), with all below it; may be given
+    /// several times [default: no files].
     #[arg(long, value_name = "DIR")]
     files: Vec<PathBuf>,
+
+    /// Directory in which profiles may make files and write them (sink=, source_size=), with all below it; may
+    /// be given several times [default: none]. Files that a run did not make are never changed.
+    #[arg(long, value_name = "DIR")]
+    write_files: Vec<PathBuf>,
 
     /// Allow controllers to change settings of this host during their runs (`wirecost run --tune`). The agent
     /// must run as root. The settings are restored when the session ends, even if it crashes.
@@ -72,7 +77,7 @@ pub(crate) struct Agent {
     session: bool,
 
     /// Profiles may use every file that this user can use: for agents of the user's own run.
-    #[arg(long, hide = true, requires = "session", conflicts_with = "files")]
+    #[arg(long, hide = true, requires = "session", conflicts_with_all = ["files", "write_files"])]
     all_files: bool,
 
     /// Prepare no run that has not claimed this host.
@@ -80,7 +85,7 @@ pub(crate) struct Agent {
     must_claim: bool,
 
     /// The controller may be anyone who reached the port.
-    #[arg(long, hide = true, requires = "session", conflicts_with_all = ["files", "all_files"])]
+    #[arg(long, hide = true, requires = "session", conflicts_with_all = ["files", "write_files", "all_files"])]
     anyone: bool,
 
     /// The controller has said hello with this version of the protocol.
@@ -102,11 +107,13 @@ const MIN_MEMORY: u64 = 64 << 20;
 
 impl Agent {
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        let files = match self.all_files {
-            true => Files::all(),
-            false => Files::below(&self.files)
-                .map_err(|error| Failure::new(Status::Usage, format!("--files {error}")))?,
+        let below = |option: &str, directories: &[PathBuf]| match self.all_files {
+            true => Ok(Files::all()),
+            false => Files::below(directories)
+                .map_err(|error| Failure::new(Status::Usage, format!("{option} {error}"))),
         };
+        let files = below("--files", &self.files)?;
+        let writable = below("--write-files", &self.write_files)?;
         if let Some(device) = &self.serial {
             serial::serve(device, &|| self.command())
                 .map_err(|error| Failure::new(Status::Peer, error))?;
@@ -121,6 +128,7 @@ impl Agent {
             .map_err(|error| Failure::new(Status::Peer, error))?;
         let policy = SessionPolicy {
             files,
+            writable,
             must_claim: self.must_claim,
             hello: self.hello,
             anyone: self.anyone,
@@ -141,6 +149,9 @@ impl Agent {
         command.arg0("wirecost").args(["agent", "--session", "--must-claim"]);
         for directory in &self.files {
             command.arg("--files").arg(directory);
+        }
+        for directory in &self.write_files {
+            command.arg("--write-files").arg(directory);
         }
         let permitted = [("--tune", self.tune), ("--allow-pci", self.allow_pci)];
         command.args(permitted.iter().filter(|(_, given)| *given).map(|(option, _)| option));
@@ -166,7 +177,7 @@ impl Agent {
                 let mut out = terminal::stdout();
                 let _ = writeln!(out, "wirecost agent listens at {at}");
                 if !at.ip().is_loopback() {
-                    let _ = writeln!(out, "{}", exposed(&self.files, self.tune));
+                    let _ = writeln!(out, "{}", exposed(&self.files, &self.write_files, self.tune));
                 }
                 let _ = out.flush();
             }
@@ -181,14 +192,21 @@ impl Agent {
 }
 
 /// What whoever reaches the port can do.
-fn exposed(files: &[PathBuf], tunes: bool) -> String {
+fn exposed(files: &[PathBuf], writable: &[PathBuf], tunes: bool) -> String {
     let tunes = if tunes { "; change settings of this host while a run lasts" } else { "" };
-    let files = match files {
-        [] => "use no files".to_owned(),
-        some => {
-            let names: Vec<String> = some.iter().map(|dir| dir.display().to_string()).collect();
-            format!("read and write files below {}", names.join(", "))
-        }
+    let names = |of: &[PathBuf]| {
+        let names: Vec<String> = of.iter().map(|dir| dir.display().to_string()).collect();
+        names.join(", ")
+    };
+    let files = match (files, writable) {
+        ([], []) => "use no files".to_owned(),
+        (files, []) => format!("read files below {}", names(files)),
+        ([], writable) => format!("make and write files below {}", names(writable)),
+        (files, writable) => format!(
+            "read files below {}; make and write files below {}",
+            names(files),
+            names(writable)
+        ),
     };
     format!(
         "Whoever reaches this port can, without authentication: generate load from this host towards \
@@ -214,10 +232,14 @@ mod tests {
 
     #[test]
     fn what_is_exposed_names_the_directories() {
-        assert!(exposed(&[], false).ends_with("use no files."));
+        assert!(exposed(&[], &[], false).ends_with("use no files."));
         let files = ["/a".into(), "/b".into()];
-        assert!(exposed(&files, false).ends_with("write files below /a, /b."));
-        assert!(exposed(&[], true).ends_with("change settings of this host while a run lasts."));
+        assert!(exposed(&files, &[], false).ends_with("read files below /a, /b."));
+        let both = exposed(&files, &["/c".into()], false);
+        assert!(both.ends_with("below /a, /b; make and write files below /c."));
+        assert!(
+            exposed(&[], &[], true).ends_with("change settings of this host while a run lasts.")
+        );
     }
 
     #[test]

@@ -50,6 +50,9 @@ everywhere! {
     mixed: "mixed", Both, Some(17);
     oltp: "oltp", Both, Some(1);
     sendfile: "sendfile", Tx, Some(1);
+    disk_to_memory: "disk-to-memory", Tx, Some(1);
+    memory_to_disk: "memory-to-disk", Tx, Some(1);
+    disk_to_disk: "disk-to-disk", Tx, Some(1);
     udp_stream: "udp-stream", Tx, Some(1);
     udp_rr: "udp-rr", Both, Some(1);
     udp_echo: "udp-echo", Both, Some(1);
@@ -108,6 +111,9 @@ fn runs(name: &str, engine: &str) {
         // The default is the program: a busy machine may not send all of a debug build within the window.
         arguments
             .extend(["--var", concat!("file=", env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")]);
+    }
+    if name.starts_with("disk-") {
+        arguments.extend(["--var", "source_size=4m"]);
     }
     let document = Program::short_run(&format!("@{name}"), &arguments).measure();
     assert_eq!(document.text("/engine"), engine);

@@ -213,7 +213,7 @@ fn only_file(directory: &Path) -> Vec<u8> {
 fn sinks_hold_what_was_sent(engine: &str) {
     let content = content();
     for (way, size) in [("", 64), ("splice", 64), ("o_direct", 64), ("", 1), ("splice", 1)] {
-        let options = format!("payload=file:content sink=sink sink_size={size}m {way}");
+        let options = format!("payload=file:content sink=sink sink_keep sink_size={size}m {way}");
         let program = program(engine, &writes(&options));
         fs::write(program.directory().join("content"), &content).expect("a file");
         fs::create_dir(program.directory().join("sink")).expect("a directory");

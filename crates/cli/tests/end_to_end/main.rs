@@ -24,6 +24,7 @@ mod datagrams;
 mod dead_time;
 mod doctor;
 mod document;
+mod files;
 mod frames;
 mod guest;
 mod honesty;

@@ -9,10 +9,11 @@ use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::event::{Event, HostCounters, Reading};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::outcome::{HostOutcome, PhaseObservation, PhasePlan};
-use wirecost_model::profile::{Pause, Profile, Transaction, Until};
+use wirecost_model::profile::{IoValue, Options, Pause, Profile, Transaction, Until};
 use wirecost_model::program::Side;
 use wirecost_model::status::Status;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::calls::SINK_BYTES;
 use wirecost_program::headline::{self, Work};
 use wirecost_program::limits::{Counts, completion_limits, may_wait, takes_part};
 
@@ -44,6 +45,10 @@ fn beside(start: Nanos, (from, to): (Nanos, Nanos)) -> Vec<(Nanos, Nanos)> {
     }
     vec![(from - SETTLE - length, from - SETTLE), (to + SETTLE, to + SETTLE + length)]
 }
+
+/// Bytes that a disk writes or reads in a second at least: one that is slower fails a run whose sink is synced or
+/// read back at the end of a phase.
+const SLOWEST_DISK: u64 = 10 << 20;
 
 /// Whether all groups go on for as long as the phase does.
 fn uniform(profile: &Profile, phase: u32) -> bool {
@@ -152,7 +157,9 @@ fn longest_wait(profile: &Profile, phase: u32) -> Duration {
             let waits = transaction.flowops.iter().map(|flowop| {
                 let options = &flowop.options;
                 let thought = options.duration.as_ref().map_or(0, Pause::max);
-                Duration::from_nanos(thought).saturating_add(options.timeout.unwrap_or_default())
+                Duration::from_nanos(thought)
+                    .saturating_add(options.timeout.unwrap_or_default())
+                    .saturating_add(longest_write(options))
             });
             waits
                 .fold(Duration::ZERO, Duration::saturating_add)
@@ -161,6 +168,16 @@ fn longest_wait(profile: &Profile, phase: u32) -> Duration {
         .max()
         .unwrap_or_default()
         .min(Duration::from_secs(24 * 3600))
+}
+
+/// How long a receiver may write back, and read back, the files of its sink at the end of a phase.
+fn longest_write(options: &Options) -> Duration {
+    let bytes = match (options.io.get("sink"), options.io.get("sink_size")) {
+        (None, _) => 0,
+        (Some(_), Some(IoValue::Number(bytes))) => *bytes,
+        (Some(_), _) => SINK_BYTES,
+    };
+    Duration::from_secs(3 * bytes / SLOWEST_DISK)
 }
 
 /// The wall-clock time of an instant of the controller's clock, milliseconds since 1970.

@@ -14,6 +14,7 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::Endpoints;
 use wirecost_program::calls::KernelReceive;
+use wirecost_program::files::StreamPart;
 use wirecost_program::hello;
 use wirecost_program::net::{FromClient, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
@@ -457,8 +458,11 @@ impl SocketNet for FrameNet {
         }
     }
 
-    fn settle<'a>(&mut self, connections: impl Iterator<Item = &'a FrameConnection>) {
-        self.sockets.settle(connections.map(|connection| &connection.socket));
+    fn settle<'a>(
+        &mut self,
+        connections: impl Iterator<Item = &'a FrameConnection>,
+    ) -> io::Result<()> {
+        self.sockets.settle(connections.map(|connection| &connection.socket))
     }
 }
 
@@ -632,6 +636,15 @@ impl Net for FrameNet {
         length: u64,
     ) -> io::Result<usize> {
         self.sockets.send_file(&connection.socket, source, file, offset, length)
+    }
+
+    fn send_from_file(
+        &mut self,
+        connection: &FrameConnection,
+        part: StreamPart,
+        length: u64,
+    ) -> io::Result<usize> {
+        self.sockets.send_from_file(&connection.socket, part, length)
     }
 
     fn shut_down(&mut self, connection: &FrameConnection) -> io::Result<()> {

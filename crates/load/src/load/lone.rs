@@ -52,6 +52,7 @@ impl Lone {
                 .map_err(LoadError::system("services"))?,
             mailbox: Arc::new(Mailbox::default()),
             files: Arc::new([]),
+            streams: Arc::new([]),
             permissions: permissions.clone(),
             credentials: None,
             observed: Arc::default(),

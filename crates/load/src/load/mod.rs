@@ -51,6 +51,7 @@ use wirecost_program::step::{self, Group};
 pub use self::lone::Lone;
 use crate::broker::{Broker, Route, inbox};
 use crate::clients::Clients;
+use crate::disk_space;
 use crate::engines::{self, Engine, Setup, Shared, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
 use crate::frames::HostProgram;
@@ -58,6 +59,7 @@ use crate::permissions::{Partners, Permissions};
 use crate::sockets::{
     Common, Mailbox, ObservedFlows, OwnService, Sockets, SourceFiles, observe_flows,
 };
+use crate::stream_files::StreamFiles;
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, SegmentCounts, WorkerReport};
@@ -96,7 +98,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    fn system(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn system(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let act = act.into();
         move |source| match rustix::io::Errno::from_io_error(&source) {
             Some(rustix::io::Errno::MFILE) => LoadError::Plan(format!(
@@ -244,7 +246,8 @@ struct Sources {
 ///
 /// # Errors
 /// What this host lacks.
-pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
+pub fn check_host(plan: &Plan, permissions: &Permissions) -> Result<(), LoadError> {
+    let files = &permissions.files;
     let engine = engines::find(plan.engine.as_str())
         .ok_or_else(|| LoadError::Plan(format!("this host has no engine {}", plan.engine)))?;
     let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
@@ -255,15 +258,22 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
     Sources::find(plan, files)?;
     contents(&plan.program, files)?;
     for place in calls::sinks(&plan.program) {
-        if !Path::new(&place.directory).is_dir() {
-            let remedy = "sink= names a directory that is there";
-            return Err(LoadError::System {
+        let directory = Path::new(&place.directory);
+        permissions.writable.writable_directory(directory).map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    ": sink= names a directory that is there"
+                }
+                _ => "",
+            };
+            LoadError::System {
                 act: format!("sink {}", place.directory),
-                source: io::Error::new(io::ErrorKind::NotFound, remedy),
-            });
-        }
+                source: io::Error::new(error.kind(), format!("{error}{remedy}")),
+            }
+        })?;
     }
-    Ok(())
+    disk_space::check(&plan.program, permissions, placement.workers())?;
+    StreamFiles::check(&plan.program, permissions)
 }
 
 /// What an engine cannot do is said before anything is sent.
@@ -324,6 +334,8 @@ impl Load {
         connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
+        disk_space::check(&plan.program, permissions, placement.workers())?;
+        let streams = StreamFiles::prepare(&plan.program, permissions, plan.seed)?;
         let mut warnings = placement.warnings();
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
@@ -336,6 +348,7 @@ impl Load {
                 .map_err(LoadError::system("services"))?,
             mailbox: mailbox.clone(),
             files: sources.files.clone(),
+            streams,
             permissions: permissions.clone(),
             credentials: credentials(&plan.program)?,
             observed: observed.clone(),
@@ -707,6 +720,7 @@ impl Load {
             result.fairness.merge(&report.fairness);
             result.receive_buffer_drops += report.drops;
             result.verify_failures += report.verify_failures;
+            result.file_checks.add(&report.file_checks);
             result.io.add(report.io);
             result.unfinished_strands += report.unfinished;
             result.buffer_bytes += report.buffer_bytes;
@@ -878,7 +892,7 @@ fn start_worker(
     let listeners: Vec<OwnedFd> = listeners.into_iter().flat_map(|(_, fds)| fds).collect();
     let waits = wake.iter().chain(&worker_end).count();
     let (own, maps) = (waits + listeners.len(), of_program().count());
-    let allowed = common.permissions.files.clone();
+    let (allowed, made) = (common.permissions.clone(), common.streams.clone());
     let thread = move |kept: io::Result<Vec<OwnedFd>>| {
         let set_up = move || -> io::Result<_> {
             if let Some(cpu) = cpu {
@@ -890,8 +904,13 @@ fn start_worker(
             let mut own_listeners = Vec::new();
             let wakers = match engine.shares_threads() {
                 true => {
-                    let files = kept.split_off(own + maps);
-                    common.permissions.files = common.permissions.files.with(files);
+                    let mut files = kept.split_off(own + maps).into_iter();
+                    let Permissions { files: readable, writable, .. } = &mut common.permissions;
+                    for allowed in [readable, writable] {
+                        let count = allowed.descriptors().count();
+                        *allowed = allowed.with(files.by_ref().take(count).collect::<Vec<_>>());
+                    }
+                    common.streams = StreamFiles::with(&common.streams, files);
                     let maps = kept.split_off(own);
                     program = access.map(|access| access.with(maps)).transpose()?;
                     own_listeners = kept.split_off(waits);
@@ -920,7 +939,7 @@ fn start_worker(
                 second_cpu,
             })?;
             sockets.data.open_sinks(
-                (&sinks, &common.permissions.files),
+                (&sinks, &common.permissions.writable),
                 common.host,
                 (number, workers),
             )?;
@@ -951,7 +970,10 @@ fn start_worker(
         .stack_size(256 << 10);
     let thread = if engine.shares_threads() {
         let own = wake.iter().chain(&worker_end).chain(&listeners).map(AsFd::as_fd);
-        let keep: Vec<_> = own.chain(of_program()).chain(allowed.descriptors()).collect();
+        let Permissions { files, writable, .. } = &allowed;
+        let files = files.descriptors().chain(writable.descriptors());
+        let files = files.chain(StreamFiles::descriptors(&made));
+        let keep: Vec<_> = own.chain(of_program()).chain(files).collect();
         descriptors::spawn_with_own_table(builder, &keep, thread)
     } else {
         builder.spawn(move || thread(Ok(Vec::new())))

@@ -7,7 +7,8 @@ use wirecost_model::plan::limits::WORKERS;
 use wirecost_model::plan::{Plan, at_most, open_at_once};
 use wirecost_model::program::{GroupProgram, Side};
 use wirecost_model::warning::{self, Warning};
-use wirecost_program::served;
+use wirecost_program::files::stream_sources;
+use wirecost_program::{calls, served};
 
 use super::LoadError;
 use super::services::{Strands, own_addresses_per_strand};
@@ -49,12 +50,20 @@ impl Placement {
         let strands: Vec<(u32, u32)> = groups.iter().map(|g| (g.group, g.strands)).collect();
         let total: u32 = strands.iter().map(|&(_, n)| n).sum();
         let listeners = listeners_per_strand(plan, engine);
+        let sources = stream_sources(&plan.program);
+        let sinks = calls::sinks(&plan.program).len() as u64;
+        let shares_threads = engine.shares_threads();
+        // A connection has each source open for itself, and a worker its files of sinks and those made as sources.
         let of_strand = |group: &GroupProgram| {
             let listeners = listeners.get(&group.group).copied().unwrap_or(0);
-            connections_per_strand(group) + listeners
+            let sent = sources.iter().filter(|(_, groups)| groups.contains_key(&group.group));
+            let of_strand = if shares_threads { 0 } else { sinks };
+            connections_per_strand(group) * (1 + sent.count() as u64) + listeners + of_strand
         };
+        let made = sources.iter().filter(|(source, _)| source.made.is_some()).count() as u64;
+        let of_worker = made + if shares_threads { sinks } else { 0 };
         let needed: u64 = groups.iter().map(|g| u64::from(g.strands) * of_strand(g)).sum();
-        let per_worker = descriptor_limit.saturating_sub(SPARE).max(1);
+        let per_worker = descriptor_limit.saturating_sub(SPARE + of_worker).max(1);
         let most = groups.iter().filter(|g| g.strands > 0).map(of_strand).max().unwrap_or(0);
         // Where there are few, half of them are enough for other things.
         if most > per_worker.max(descriptor_limit / 2) {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use wirecost_linux::zerocopy::HeldMemory;
 use wirecost_linux::{datagrams, sockopt};
-use wirecost_model::measure::IoCounts;
+use wirecost_model::measure::{FileChecks, IoCounts};
 use wirecost_profile::flowops;
 use wirecost_program::calls::KernelReceive;
 use wirecost_program::hello::{self, Hello};
@@ -14,8 +14,9 @@ use wirecost_program::step::{ReceiveCall, SendCall};
 
 use super::Socket;
 use super::io_state::RecvBatches;
-use super::pipes::{Pipe, Sink};
+use super::pipes::Pipe;
 use super::served::Served;
+use super::sink::Sink;
 use super::stamps::Stamps;
 
 /// The calls of nearly all traffic.
@@ -42,6 +43,8 @@ pub(crate) struct DataPath {
     pub(crate) held: HeldMemory,
     /// What I/O options did.
     pub(crate) io: IoCounts,
+    /// What has been summed and read back since the phase began.
+    pub(crate) checks: FileChecks,
     /// Where the kernel stamps what comes to some sockets.
     pub(super) stamps: Option<Box<Stamps>>,
 }
@@ -60,6 +63,7 @@ impl DataPath {
             sinks: Vec::new(),
             held: HeldMemory::default(),
             io: IoCounts::default(),
+            checks: FileChecks::default(),
             stamps: None,
         }
     }
@@ -192,9 +196,14 @@ impl DataPath {
     #[inline]
     fn take(&mut self, socket: &Socket, call: ReceiveCall, got: usize) -> io::Result<()> {
         let received = &self.buffer[..got];
-        if let ReceiveCall::Kept(sink) = call {
-            self.sinks[usize::from(sink)].write(received)?;
-            self.io.sink_bytes += got as u64;
+        if let ReceiveCall::Kept(keep) = call {
+            if keep.sum {
+                socket.io.streams().add_received(received);
+            }
+            if let Some(sink) = keep.sink {
+                self.sinks[usize::from(sink)].write(received, &mut self.io)?;
+                self.io.sink_bytes += got as u64;
+            }
         }
         if !socket.reliable && hello::is_greeting(received) {
             return Err(late_greeting(socket, &received[..hello::LENGTH], self.run)?);

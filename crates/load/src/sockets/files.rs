@@ -1,15 +1,16 @@
-//! The files that `sendfile` sends.
+//! The files that `sendfile` sends, and flowops with `source`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use wirecost_program::files::FileSource;
+use wirecost_program::files::{FileSource, StreamPart};
 
-use super::Socket;
 use super::data::DataPath;
+use super::{Common, Socket, stream};
 use crate::files::Files;
+use crate::stream_files::StreamFiles;
 
 /// Bytes of a file that are read at a time where this program encrypts them.
 const PIECE: usize = 64 << 10;
@@ -32,12 +33,25 @@ pub(crate) struct OpenFiles {
     open: Box<[Vec<Option<OwnedFd>>]>,
     /// What has been read of a file where this program encrypts it.
     scratch: Vec<u8>,
+    streams: Arc<[StreamFiles]>,
 }
 
 impl OpenFiles {
-    pub(super) fn new(sources: Arc<[SourceFiles]>, allowed: Files) -> Self {
+    pub(super) fn new(common: &Common) -> Self {
+        let (sources, streams) = (common.files.clone(), common.streams.clone());
+        let allowed = common.permissions.files.clone();
         let open = sources.iter().map(|files| files.paths.iter().map(|_| None).collect());
-        Self { allowed, open: open.collect(), sources, scratch: Vec::new() }
+        Self { allowed, open: open.collect(), sources, scratch: Vec::new(), streams }
+    }
+
+    /// See [`wirecost_program::net::Net::send_from_file`].
+    pub(super) fn send_stream(
+        &mut self,
+        (socket, data): (&Socket, &mut DataPath),
+        part: StreamPart,
+        length: u64,
+    ) -> io::Result<usize> {
+        stream::send((&self.streams, &self.allowed), (socket, data), part, length)
     }
 
     /// Sends a piece of file `number` of a source.

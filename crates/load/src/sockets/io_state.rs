@@ -23,6 +23,7 @@ use super::data::{DataPath, late_greeting};
 use super::served::{Served, welcome_again};
 use super::settings::SettingsLog;
 use super::stamps::ReadAt;
+use super::stream::Streams;
 
 /// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until
 /// then.
@@ -44,6 +45,7 @@ struct Used {
     departs: Cell<bool>,
     /// In [`DataPath::served`].
     served: Cell<Option<usize>>,
+    streams: Streams,
 }
 
 /// The datagrams that one call received, for each socket that receives several at a time.
@@ -131,6 +133,11 @@ impl IoState {
     fn get(&self) -> &Used {
         self.0.get_or_init(Box::default)
     }
+
+    /// What the connection sends of files, and sums.
+    pub(super) fn streams(&self) -> &Streams {
+        &self.get().streams
+    }
 }
 
 impl DataPath {
@@ -207,6 +214,7 @@ impl DataPath {
     pub(super) fn look_back(&mut self, socket: &Socket, polls: bool) {
         if socket.io.used() {
             self.read_notices(socket);
+            socket.io.streams().fold(&mut self.checks, &mut self.io);
         }
         if polls {
             self.io.polling += 1;

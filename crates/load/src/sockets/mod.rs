@@ -1,6 +1,7 @@
 //! The real network: what a strand asks of [`Net`], done with sockets. Each part of [`Sockets`] has
 //! one file and owns what it works with.
 
+mod aligned;
 mod by_step;
 mod data;
 mod files;
@@ -12,8 +13,10 @@ mod pipes;
 mod probe;
 mod served;
 mod settings;
+mod sink;
 mod source_ports;
 mod stamps;
+mod stream;
 mod token;
 mod worker_listeners;
 
@@ -32,6 +35,7 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::receive_stamps::StampCounts;
 use wirecost_program::calls::KernelReceive;
+use wirecost_program::files::StreamPart;
 use wirecost_program::net::{FromClient, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
@@ -44,6 +48,7 @@ use self::settings::SettingsLog;
 use self::stamps::{Sampling, Stamps};
 use crate::clients::Clients;
 use crate::permissions::Permissions;
+use crate::stream_files::StreamFiles;
 use crate::tls::{Credentials, Session};
 use crate::transports::Transport;
 
@@ -53,6 +58,7 @@ pub(crate) use self::io_state::allow_departures;
 pub(crate) use self::mailbox::{Arrival, Mailbox};
 pub(crate) use self::observed::ObservedFlows;
 pub(crate) use self::opening::{OwnService, transport};
+pub(crate) use self::sink::bytes_of_worker as sink_bytes;
 pub(crate) use self::source_ports::{finds_flows, has_placement, observe_flows};
 pub(crate) use self::token::{Token, Trigger, register};
 
@@ -166,6 +172,7 @@ pub(crate) struct Common {
     pub(crate) services: Arc<[OwnService]>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) files: Arc<[SourceFiles]>,
+    pub(crate) streams: Arc<[StreamFiles]>,
     pub(crate) permissions: Permissions,
     /// Of the host, where it has TLS services.
     pub(crate) credentials: Option<Arc<Credentials>>,
@@ -179,7 +186,7 @@ impl Sockets {
         Self {
             opener: Opener::new(common),
             data: DataPath::new(common.blocking, common.run, buffer),
-            files: OpenFiles::new(common.files.clone(), common.permissions.files.clone()),
+            files: OpenFiles::new(common),
             settings: SettingsLog::default(),
         }
     }
@@ -235,14 +242,19 @@ impl Sockets {
 
     /// At the end of a phase: reads what there is to know of these sockets, and writes what is
     /// still in memory.
-    pub(crate) fn settle<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
+    ///
+    /// # Errors
+    /// Those of writing to files and reading them back.
+    pub(crate) fn settle<'a>(
+        &mut self,
+        sockets: impl Iterator<Item = &'a Socket>,
+    ) -> io::Result<()> {
         let polls = self.settings.busy_poll() > 0;
         for socket in sockets {
             self.data.look_back(socket, polls);
             self.settings.arrived(socket);
         }
-        // What fails now has been written before, or failed before.
-        let _ = self.data.flush_sinks();
+        self.data.settle_sinks()
     }
 }
 
@@ -347,6 +359,15 @@ impl Net for Sockets {
         length: u64,
     ) -> io::Result<usize> {
         self.files.send((socket, &mut self.data), (source, file), offset, length)
+    }
+
+    fn send_from_file(
+        &mut self,
+        socket: &Socket,
+        part: StreamPart,
+        length: u64,
+    ) -> io::Result<usize> {
+        self.files.send_stream((socket, &mut self.data), part, length)
     }
 
     fn shut_down(&mut self, socket: &Socket) -> io::Result<()> {

@@ -1057,6 +1057,7 @@ mod tests {
             services: OwnService::all(&[service]).unwrap(),
             mailbox: Arc::default(),
             files: Arc::new([]),
+            streams: Arc::new([]),
             permissions: Permissions::default(),
             credentials: None,
             observed: Arc::default(),

@@ -244,7 +244,7 @@ impl Program {
     }
 
     fn sinks(&self, io: &dyn IoLimits) -> BTreeSet<Sink> {
-        self.acts().filter_map(|act| io.sink(&act.options.io)).collect()
+        self.acts().filter_map(|act| io.sink(&act.options)).collect()
     }
 }
 

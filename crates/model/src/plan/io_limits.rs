@@ -3,9 +3,8 @@
 use super::LimitError;
 use crate::profile::{IoValues, Options};
 
-/// Where received bytes are written: a directory, the bytes of its files, and whether they bypass the
-/// page cache.
-pub type Sink = (String, u64, bool);
+/// Where received bytes are written: a directory, the bytes of its files, and by which flags sinks there differ.
+pub type Sink = (String, u64, u8);
 
 /// Knows the I/O options.
 pub trait IoLimits: std::fmt::Debug {
@@ -17,7 +16,7 @@ pub trait IoLimits: std::fmt::Debug {
     fn datagrams(&self, io: &IoValues) -> u64;
 
     /// Where a receiver with these options writes what it receives.
-    fn sink(&self, io: &IoValues) -> Option<Sink>;
+    fn sink(&self, options: &Options) -> Option<Sink>;
 
     /// Bytes that each strand keeps for a flowop with these options.
     fn kept(&self, options: &Options) -> u64;
@@ -46,11 +45,9 @@ impl IoLimits for TwoOptions {
         }
     }
 
-    fn sink(&self, io: &IoValues) -> Option<Sink> {
-        match io.get("sink") {
-            Some(crate::profile::IoValue::Text(directory)) => {
-                Some((directory.clone(), 1 << 20, false))
-            }
+    fn sink(&self, options: &Options) -> Option<Sink> {
+        match options.io.get("sink") {
+            Some(crate::profile::IoValue::Text(directory)) => Some((directory.clone(), 1 << 20, 0)),
             _ => None,
         }
     }

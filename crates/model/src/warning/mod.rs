@@ -98,6 +98,7 @@ warnings! {
     NoEffect,
     NothingMoved,
     OfferedLoadNotReached,
+    PageCache,
     PauseFramesSeen,
     PollersShareCpus,
     Profile,

@@ -55,6 +55,63 @@ impl Problem for DatagramsLost {
     }
 }
 
+/// The page cache was not in the state that `page_cache` asked for, or was not bypassed as `o_direct` asks, so the run
+/// does not show what it was to show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageCache {
+    pub host: String,
+    /// `cold`, `warm` or `o_direct`.
+    pub state: String,
+    /// Of what was read, 0 to 1; none where the kernel does not tell.
+    pub cached_share: Option<f64>,
+}
+
+impl Problem for PageCache {
+    fn code(&self) -> &'static str {
+        "page-cache"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let remedy = match (self.cached_share, self.state.as_str()) {
+            (None, _) => {
+                "the kernel tells it of files that the user may write, where files have a page cache: \
+                 name such a file, or use source_size"
+            }
+            (_, "warm") => "use a source that fits in the free memory of the host",
+            (_, "o_direct") => {
+                "the file system reads by way of the page cache all the same, or another program reads the \
+                 same file: name a source on another file system"
+            }
+            _ => {
+                "file systems in memory (tmpfs) drop nothing, nor is dropped what others map, write or read \
+                 meanwhile: name a source on a disk, or use o_direct"
+            }
+        };
+        format!("{}: {remedy}", self.brief())
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, state, cached_share } = self;
+        let asked = match state.as_str() {
+            "o_direct" => "o_direct".to_owned(),
+            state => format!("page_cache={state}"),
+        };
+        match cached_share {
+            None => format!(
+                "{asked} of {host} is not verified: what was in the page cache is not known"
+            ),
+            Some(share) => format!(
+                "{asked} of {host}: {:.0}% of the source was in the page cache",
+                100.0 * share
+            ),
+        }
+    }
+}
+
 /// Many datagrams came to an engine of frames by the kernel's UDP, so the run does not show what frames cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FramesBypassed {

@@ -37,6 +37,24 @@ const H: Variable = Variable { name: "h", default: Default::Host, help: "remote 
 const CONNECTIONS: Variable = text("connections", "1", "number of connections, one strand each");
 const DURATION: Variable = text("duration", "10s", "measurement time");
 const PROTOCOL: Variable = text("protocol", "tcp", "any protocol of `wirecost list` but udp");
+const STREAM_PROTOCOL: Variable = text("protocol", "tcp", "tcp or unix");
+const SOURCE: Variable = text(
+    "source",
+    "/var/tmp",
+    "directory of the file that is sent; with source_size=0, file or directory to send",
+);
+const SOURCE_SIZE: Variable = text(
+    "source_size",
+    "64m",
+    "bytes of the file that is made before the run; 0: send what is there",
+);
+const SOURCE_IO: Variable =
+    text("source_io", "read", "calls that read and send the file: read, sendfile or splice");
+const PAGE_CACHE: Variable =
+    text("page_cache", "cold", "page cache before each reading of the file: cold, warm or as-is");
+const SINK: Variable = text("sink", "/var/tmp", "directory of the files that are written");
+const SINK_SIZE: Variable =
+    text("sink_size", "64m", "total bytes of these files; more overwrites them");
 const TCP_OR_UDP: Variable = text("protocol", "udp", "udp or tcp");
 const TIMEOUT: Variable =
     text("timeout", "1s", "time to wait for a response before it counts as lost");
@@ -62,7 +80,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes per response")
 }
 
-pub static ALL: [Builtin; 39] = [
+pub static ALL: [Builtin; 42] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -156,6 +174,57 @@ pub static ALL: [Builtin; 39] = [
                 default: Default::Executable,
                 help: "file or directory to send from",
             },
+        ],
+    },
+    Builtin {
+        name: "disk-to-memory",
+        summary: "bulk throughput from files, past the page cache, to memory",
+        source: include_str!("disk-to-memory.xml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            STREAM_PROTOCOL,
+            OPTIONS,
+            size("64k"),
+            SOURCE,
+            SOURCE_SIZE,
+            SOURCE_IO,
+            PAGE_CACHE,
+        ],
+    },
+    Builtin {
+        name: "memory-to-disk",
+        summary: "bulk throughput to files of the remote host",
+        source: include_str!("memory-to-disk.xml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            STREAM_PROTOCOL,
+            OPTIONS,
+            size("64k"),
+            SINK,
+            SINK_SIZE,
+        ],
+    },
+    Builtin {
+        name: "disk-to-disk",
+        summary: "bulk throughput from files to files of the remote host",
+        source: include_str!("disk-to-disk.xml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            STREAM_PROTOCOL,
+            OPTIONS,
+            size("64k"),
+            SOURCE,
+            SOURCE_SIZE,
+            SOURCE_IO,
+            PAGE_CACHE,
+            SINK,
+            SINK_SIZE,
         ],
     },
     Builtin {

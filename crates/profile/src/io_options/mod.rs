@@ -12,10 +12,17 @@ pub mod mss;
 pub mod notsent_lowat;
 pub mod o_direct;
 pub mod outstanding;
+pub mod page_cache;
 pub mod placement;
 pub mod server_sockets;
 pub mod sink;
+pub mod sink_keep;
+pub mod sink_preallocate;
 pub mod sink_size;
+pub mod sink_sync;
+pub mod source;
+pub mod source_io;
+pub mod source_size;
 pub mod splice;
 pub mod tcp_cork;
 pub mod tcp_nodelay;
@@ -196,6 +203,14 @@ pub enum Call {
     Splice,
     Sink,
     SinkSize,
+    SinkSync,
+    SinkKeep,
+    SinkPreallocate,
+    /// What is sent comes from a file.
+    Source,
+    SourceIo,
+    SourceSize,
+    PageCache,
     /// Files bypass the page cache.
     Direct,
 }
@@ -221,8 +236,15 @@ pub static ALL: &[&dyn IoOption] = &[
     &txtime::Txtime,
     &discard::Discard,
     &splice::Splice,
+    &source::Source,
+    &source_io::SourceIo,
+    &source_size::SourceSize,
+    &page_cache::PageCache,
     &sink::Sink,
     &sink_size::SinkSize,
+    &sink_preallocate::SinkPreallocate,
+    &sink_sync::SinkSync,
+    &sink_keep::SinkKeep,
     &o_direct::ODirect,
 ];
 

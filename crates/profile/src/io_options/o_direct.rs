@@ -10,7 +10,7 @@ impl IoOption for ODirect {
     }
 
     fn help(&self) -> &'static str {
-        "O_DIRECT: bypass the page cache for files of sink and sendfile"
+        "O_DIRECT: bypass the page cache for files of source, sink and sendfile"
     }
 
     fn flowops(&self) -> Flowops {
@@ -26,6 +26,9 @@ impl IoOption for ODirect {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::Direct, &[TransferKind::Receive, TransferKind::SendFile])
+        Effect::Call(
+            Call::Direct,
+            &[TransferKind::Send, TransferKind::Receive, TransferKind::SendFile],
+        )
     }
 }

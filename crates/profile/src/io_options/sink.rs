@@ -10,11 +10,11 @@ impl IoOption for Sink {
     }
 
     fn help(&self) -> &'static str {
-        "directory to which the receiver writes received bytes, one file per worker"
+        "directory in which the receiver writes received bytes to files of its own, one per worker"
     }
 
     fn flowops(&self) -> Flowops {
-        Flowops::Stream
+        Flowops::StreamOrFile
     }
 
     fn protocols(&self) -> &'static [&'static str] {
@@ -30,6 +30,6 @@ impl IoOption for Sink {
     }
 
     fn counters(&self) -> &'static [&'static str] {
-        &["sink_bytes"]
+        &["sink_bytes", "sink_write_ns"]
     }
 }

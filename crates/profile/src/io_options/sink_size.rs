@@ -14,7 +14,7 @@ impl IoOption for SinkSize {
     }
 
     fn flowops(&self) -> Flowops {
-        Flowops::Stream
+        Flowops::StreamOrFile
     }
 
     fn protocols(&self) -> &'static [&'static str] {

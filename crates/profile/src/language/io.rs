@@ -7,9 +7,18 @@ use super::note::NoteKind;
 use crate::io_options::discard::Discard;
 use crate::io_options::gso::Gso;
 use crate::io_options::o_direct::ODirect;
+use crate::io_options::page_cache::{CacheState, PageCache};
 use crate::io_options::sink::Sink;
+use crate::io_options::sink_keep::SinkKeep;
+use crate::io_options::sink_preallocate::SinkPreallocate;
 use crate::io_options::sink_size::SinkSize;
+use crate::io_options::sink_sync::SinkSync;
+use crate::io_options::source::Source;
+use crate::io_options::source_io::{SourceCalls, SourceIo};
+use crate::io_options::source_size::SourceSize;
 use crate::io_options::splice::Splice;
+use crate::io_options::tcp_cork::TcpCork;
+use crate::io_options::zerocopy::Zerocopy;
 use crate::io_options::{self, IoOption};
 use crate::protocols;
 
@@ -36,11 +45,39 @@ pub(super) fn refused(flowop: &Flowop, protocol: Option<&str>, found: &mut Vec<L
     contradicts(discard && splice, "discard", "splice", dropped);
     contradicts(discard && sink, "discard", "sink", dropped);
     contradicts(
-        splice && direct && sink,
+        splice && direct && sink && !moves_file,
         "splice",
         "o_direct",
         "what comes out of a pipe is not aligned as O_DIRECT wants it",
     );
+    // The failure of a file is no failure of the network: the operation would fail in the middle of a message, and both ends
+    // would no longer agree where the next one begins.
+    let ends = "a file that cannot be read or written ends the run";
+    contradicts(sink && options.canfail, "sink", "canfail", ends);
+    contradicts(Source.is_set(options) && options.canfail, "source", "canfail", ends);
+    if Source.is_set(options) {
+        let sends = SourceIo.get(options).map(SourceCalls::of).unwrap_or_default();
+        let own_calls = "source_io says by which calls a source is sent";
+        contradicts(Zerocopy.is_set(options), "zerocopy", "source", own_calls);
+        contradicts(TcpCork.is_set(options), "tcp_cork", "source", own_calls);
+        contradicts(
+            sends == SourceCalls::SendFile && direct,
+            "source_io",
+            "o_direct",
+            "sendfile(2) takes pages of the page cache: name source_io=read or source_io=splice",
+        );
+        contradicts(
+            sends == SourceCalls::Splice && direct && options.verify,
+            "verify",
+            "o_direct",
+            "a spliced file is read a second time for its checksum, by way of the page cache",
+        );
+        let whole = "only what both ends move completely has one checksum";
+        contradicts(options.verify && options.timeout.is_some(), "verify", "timeout", whole);
+        let cached = "O_DIRECT bypasses the page cache";
+        let state = PageCache.get(options).map(CacheState::of).unwrap_or_default();
+        contradicts(direct && state != CacheState::AsIs, "page_cache", "o_direct", cached);
+    }
     if protocol != Some("udp") {
         return;
     }
@@ -67,12 +104,21 @@ pub(super) fn refused(flowop: &Flowop, protocol: Option<&str>, found: &mut Vec<L
 pub(super) fn idle(flowop: &Flowop, protocol: Option<&str>) -> Vec<(&'static str, NoteKind)> {
     let of = &flowop.options;
     let mut notes = Vec::new();
-    if SinkSize.is_set(of) && !Sink.is_set(of) {
-        notes.push(("sink_size", NoteKind::WithoutSink { option: "sink_size" }));
+    let (source, sink) = (Source.is_set(of), Sink.is_set(of));
+    let mut without = |option: &dyn IoOption, is_there: bool, other: &'static str| {
+        if option.is_set(of) && !is_there {
+            let option = option.name();
+            notes.push((option, NoteKind::Without { option, other }));
+        }
+    };
+    for option in [&SinkSize as &dyn IoOption, &SinkSync, &SinkKeep, &SinkPreallocate] {
+        without(option, sink, "sink");
     }
-    if ODirect.is_set(of) && !Sink.is_set(of) && !flowop.kind.starts_with("sendfile") {
-        notes.push(("o_direct", NoteKind::WithoutSink { option: "o_direct" }));
+    for option in [&SourceIo as &dyn IoOption, &SourceSize, &PageCache] {
+        without(option, source, "source");
     }
+    let moves_file = flowop.kind.starts_with("sendfile");
+    without(&ODirect, source || sink || moves_file, "source or sink");
     let Some(protocol) = protocol else { return notes };
     for (option, _) in io_options::set_in(&of.io).filter(|(option, _)| option.noted()) {
         let only = option.protocols();

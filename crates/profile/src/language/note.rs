@@ -144,8 +144,8 @@ pub enum NoteKind {
     UperfTimeoutWraps { value: String },
     #[error("uperf takes a UDP timeout below 1 ms for none")]
     UperfTimeoutShort,
-    #[error("{option} has no effect without sink")]
-    WithoutSink { option: &'static str },
+    #[error("{option} has no effect without {other}")]
+    Without { option: &'static str, other: &'static str },
     #[error("{option} has no effect on {protocol}: it is for {}", .only.join(" and "))]
     NotOfProtocol { option: &'static str, protocol: String, only: &'static [&'static str] },
     #[error("{option} has no effect on {flowop}")]

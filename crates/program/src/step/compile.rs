@@ -21,7 +21,7 @@ use super::{
 use crate::calls::{self, Receives, Sends, SinkPlace};
 use crate::departures;
 use crate::draw;
-use crate::files::{self, FileSource};
+use crate::files::{self, FileSource, StreamSource};
 use crate::outstanding;
 use crate::route::{StepSequence, first_steps};
 use crate::served;
@@ -50,6 +50,7 @@ pub fn compile(program: &Program, seed: u64, files: &[FileSizes]) -> Result<Vec<
         payloads: payloads(program),
         sinks: calls::sinks(program),
         sources: files::sources(program),
+        streams: files::stream_sources(program).into_iter().map(|(source, _)| source).collect(),
     };
     let mut rows = vec![0; phases];
     program.groups.iter().map(|group| host.group(group, &mut rows)).collect()
@@ -63,6 +64,7 @@ struct Host<'a> {
     payloads: Vec<Payload>,
     sinks: Vec<SinkPlace>,
     sources: Vec<FileSource>,
+    streams: Vec<StreamSource>,
 }
 
 /// What the steps of a group share.
@@ -151,7 +153,12 @@ impl Host<'_> {
             transfers && protocol.is_some_and(|protocol| !protocol.delivery().is_reliable());
         let strands = connections.group.strands;
         let size = || SeededDistribution { length: length(files, options, key, strands), key };
-        let messages = |reads: u64| self.messages(options, size(), datagram, files, reads);
+        let from_file = files::stream_source(options, protocol).is_some();
+        let messages = |reads: u64| {
+            let messages = self.messages(options, size(), datagram, files, reads);
+            // The receiver does not know what a file holds.
+            Messages { verify: messages.verify && !from_file, ..messages }
+        };
         let open = || {
             let missing = |what| format!("{}: {} without {what}", act.at, act.kind);
             let protocol = protocol.ok_or_else(|| missing("a protocol"))?;
@@ -179,7 +186,7 @@ impl Host<'_> {
             FlowopAction::Close => Action::Close,
             FlowopAction::Send(call) => Action::Send(Send {
                 messages: messages(u64::MAX),
-                call: calls::send_call(call, options, protocol),
+                call: calls::send_call(call, options, protocol, &self.streams),
             }),
             FlowopAction::Receive(call) => {
                 let batched = calls::receives_of(&connections.batched, act);

@@ -17,7 +17,7 @@ use wirecost_profile::protocols::Protocol;
 pub use self::compile::{acts, compile, connection_protocols, payloads};
 pub use self::distribution::{Coordinates, Distribution, SeededDistribution};
 pub use self::pace::Pace;
-use crate::calls::{KernelReceive, Receives, Sends, StreamSend};
+use crate::calls::{Keep, KernelReceive, Receives, Sends, StreamSend};
 use crate::route::StepSequence;
 use crate::socket_setup::SocketSetup;
 
@@ -181,6 +181,8 @@ pub enum SendCall {
     StreamSend(StreamSend),
     /// Datagrams, several by one call, or with departure times.
     Batched(Sends),
+    /// The content of this one of [`crate::files::stream_sources`].
+    FromFile(u16),
 }
 
 /// How bytes are received.
@@ -188,8 +190,8 @@ pub enum SendCall {
 pub enum ReceiveCall {
     /// By a call for each piece.
     Plain(flowops::ReceiveCall),
-    /// Bytes go on to this place of [`crate::calls::sinks`] when they have been received.
-    Kept(u16),
+    /// They go on to a file, or into a checksum, when they have been received.
+    Kept(Keep),
     KernelReceive(KernelReceive),
     /// Datagrams, several by one call.
     Batched(Receives),

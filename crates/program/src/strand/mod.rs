@@ -613,6 +613,9 @@ impl<S> Strand<S> {
                 SendCall::Batched(sends) => {
                     self.send_batch(step, phase, &send.messages, sends, context)
                 }
+                SendCall::FromFile(source) => {
+                    self.send_from_file(step, phase, &send.messages, source, context)
+                }
             },
             Action::Receive(receive) if step.datagram => {
                 self.receive_datagram(step, phase, receive, context)

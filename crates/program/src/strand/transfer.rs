@@ -5,6 +5,7 @@ use std::io;
 use wirecost_model::clock::MILLISECOND;
 
 use super::{Context, Strand, Turn, Wait};
+use crate::files::StreamPart;
 use crate::net::{Interest, Net};
 use crate::payload::Patterns;
 use crate::step::{Coordinates, Messages, Phase, Receive, ReceiveCall, SendCall, SendFile, Step};
@@ -140,6 +141,35 @@ impl<S> Strand<S> {
         self.operation.spend();
         let now = context.net.now();
         self.complete(step, phase, now, context);
+    }
+
+    /// Sends a message whose bytes are the next ones of a file.
+    pub(super) fn send_from_file<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        messages: &Messages,
+        source: u16,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        self.begin_message(step, messages);
+        let (_, _, left) = self.operation.message(messages, self.coordinates(step));
+        let part = StreamPart { source, group: self.group, strand: self.number };
+        let conn = self.connections.require(self.operation.slot)?;
+        let sent = match left {
+            0 => Ok(0),
+            left => context.net.send_from_file(&conn.socket, part, left),
+        };
+        let sent = match sent {
+            Ok(sent) => sent as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Some(self.no_room(step, context)?));
+            }
+            Err(error) => return Err(error),
+        };
+        let connector = conn.connector;
+        self.sent(step, phase, messages, (sent, connector), context);
+        Ok(None)
     }
 
     pub(super) fn send_file<N: Net<Socket = S>>(

@@ -5,6 +5,7 @@
 
 mod cells;
 mod columns;
+mod disk_limits;
 mod function_cost;
 mod general;
 mod http_get;
@@ -65,6 +66,7 @@ pub static ALL: &[&dyn Table] = &[
     &tcp_transmit::TcpTransmit,
     &http_get::HttpGet,
     &io_engines::IoEngines,
+    &disk_limits::DiskLimits,
     &lso::Lso,
     &function_cost::FunctionCost,
     &interrupt_cost::InterruptCost,

@@ -21,6 +21,7 @@ pub static ALL: &[Builtin] = &[
     builtin("tcp-transmit", include_str!("tcp-transmit.toml")),
     builtin("http-get", include_str!("http-get.toml")),
     builtin("io-engines", include_str!("io-engines.toml")),
+    builtin("disk-limits", include_str!("disk-limits.toml")),
     builtin("lso", include_str!("lso.toml")),
     builtin("function-cost", include_str!("function-cost.toml")),
     builtin("interrupt-cost", include_str!("interrupt-cost.toml")),

@@ -202,6 +202,22 @@ fn io_engines() {
 }
 
 #[test]
+fn disk_limits() {
+    let Some(tables) = study("disk-limits", &[]) else { return };
+    let [table] = tables.as_slice() else { panic!("{tables:?}") };
+    let [memory, read, write] = ["memory to memory", "disk read, local", "disk write, local"];
+    let transfers = [memory, read, write, "disk to memory", "memory to disk", "disk to disk"];
+    assert_eq!(table.texts("transfer"), transfers);
+    assert_eq!(table.numbers("throughput").len(), 6);
+    for (column, uses) in [("read", [1, 3, 5]), ("write", [2, 4, 5])] {
+        for (row, cell) in table.column(column).into_iter().enumerate() {
+            let is_share = cell.number.is_some_and(|percent| percent > 0.0 && percent <= 100.0);
+            assert_eq!(is_share, uses.contains(&row), "{column} of {}: {cell:?}", transfers[row]);
+        }
+    }
+}
+
+#[test]
 fn lso() {
     let Some(tables) = study("lso", &[]) else { return };
     let table = |title: &str| tables.iter().find(|table| table.title == title).expect("the table");

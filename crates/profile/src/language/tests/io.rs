@@ -33,11 +33,15 @@ fn what_fits_is_not_remarked_on() {
         "splice sink=/tmp",
         "sink=/tmp sink_size=4m o_direct verify",
         "splice",
+        "source=/tmp/x source_io=splice page_cache=cold sink=/tmp splice sink_sync",
+        "source=/tmp source_size=1m o_direct sink=/tmp sink_keep sink_preallocate verify",
+        "source=/tmp/x source_io=sendfile verify",
     ] {
         assert_eq!(of_write("tcp", options), [] as [&str; 0], "{options}");
     }
     assert_eq!(of_write("udp", "gso=46 gro batch=1024 verify"), [] as [&str; 0]);
-    let file = "<flowop type=\"sendfile\" options=\"dir=/tmp splice o_direct\"/>";
+    let file =
+        "<flowop type=\"sendfile\" options=\"dir=/tmp splice o_direct sink=/tmp sink_sync\"/>";
     assert_eq!(said("tcp", file), [] as [&str; 0]);
 }
 
@@ -49,12 +53,27 @@ fn what_excludes_each_other_is_refused() {
         ("tcp", "discard splice", "discard and splice exclude each other"),
         ("tcp", "discard sink=/tmp", "discard and sink exclude each other"),
         ("tcp", "splice sink=/tmp o_direct", "splice and o_direct exclude each other"),
+        ("tcp", "source=/f zerocopy", "zerocopy and source exclude each other"),
+        ("tcp", "source=/f tcp_cork", "tcp_cork and source exclude each other"),
+        ("tcp", "source=/f source_io=sendfile o_direct", "name source_io=read"),
+        ("tcp", "source=/f source_io=splice o_direct verify", "verify and o_direct exclude"),
+        ("tcp", "source=/f page_cache=cold o_direct", "page_cache and o_direct exclude"),
+        ("tcp", "source=/f verify timeout=1s", "verify and timeout exclude each other"),
         ("udp", "size=rand(1,9) gso=2", "gso and size exclude each other"),
         ("udp", "gso=47", "gso=47 of size=1400 is a message of 65800 bytes; the longest has 65507"),
     ];
     for (protocol, options, message) in excluded {
         let said = of_write(protocol, options);
         assert!(said.len() == 1 && said[0].contains(message), "{options}: {said:?}");
+    }
+}
+
+#[test]
+fn one_checksum_of_both_ends_needs_all_their_bytes() {
+    for option in ["source", "sink"] {
+        let said = of_write("tcp", &format!("{option}=/f canfail"));
+        let excluded = format!("{option} and canfail exclude each other");
+        assert!(said.iter().any(|said| said.contains(&excluded)), "{said:?}");
     }
 }
 
@@ -83,7 +102,11 @@ fn what_does_nothing_is_noted() {
         ("tcp", "gro", "gro has no effect on tcp: it is for udp"),
         ("udp", "splice", "splice has no effect on udp: it is for tcp and unix"),
         ("tcp", "sink_size=1m", "sink_size has no effect without sink"),
-        ("tcp", "o_direct", "o_direct has no effect without sink"),
+        ("tcp", "sink_sync", "sink_sync has no effect without sink"),
+        ("tcp", "page_cache=cold", "page_cache has no effect without source"),
+        ("tcp", "source_io=splice", "source_io has no effect without source"),
+        ("tcp", "o_direct", "o_direct has no effect without source or sink"),
+        ("tls", "source=/tmp/x", "source has no effect on tls: it is for tcp and unix"),
         ("tcp", "busy_poll=50", "busy_poll has no effect on write"),
     ];
     for (protocol, options, note) in idle {

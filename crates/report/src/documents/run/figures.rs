@@ -3,7 +3,7 @@
 use wirecost_model::document::{Cell, Parts, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{
-    Connections, Crypto, Datagrams, Io, Latency, LossBursts, OneWay, Operations, Run, Tcp,
+    Connections, Crypto, Datagrams, FileUse, Io, Latency, LossBursts, OneWay, Operations, Run, Tcp,
     Throughput, Transactions,
 };
 use wirecost_model::units::{
@@ -303,14 +303,82 @@ fn io(io: &Io) -> Vec<(&'static str, Cell)> {
     for (label, number, what) in [
         ("discard", io.discarded_bytes, "dropped in the kernel"),
         ("splice", io.spliced_bytes, "through a pipe"),
-        ("sink", io.sink_bytes, "written to files"),
+        ("sink", io.sink_bytes.filter(|_| io.files.is_empty()), "written to files"),
     ] {
         if let Some(number) = number {
             let parts = Parts::new(format!("{} {what}", bytes(number)));
             figures.push((label, parts.with(what, Unit::Bytes, number as f64).into()));
         }
     }
+    for of in &io.files {
+        figures.extend(source(of).map(|cell| ("source", cell)));
+        figures.extend(sink(of).map(|cell| ("sink", cell)));
+    }
     figures
+}
+
+/// What a host read from files.
+fn source(of: &FileUse) -> Option<Cell> {
+    let sent = of.source_bytes?;
+    let mut text = format!("{}: {} sent from files", of.host, bytes(sent));
+    text += &match (of.read_bytes, of.read_seconds) {
+        (Some(read), Some(seconds)) => format!(", read at {}", rate_in_calls(read, seconds)),
+        _ => ", by sendfile(2), which reads and sends in one call".to_owned(),
+    };
+    text += &of_workers(of.read_share);
+    if let Some(share) = of.cached_share {
+        text += &format!("; {}% was in the page cache", percent(100.0 * share));
+    }
+    if let Some(checked) = of.checked_bytes {
+        text += &format!("; checksums of {} compared", bytes(checked));
+    }
+    let parts = Parts::new(text)
+        .with("sent from files", Unit::Bytes, sent as f64)
+        .maybe_with("read", Unit::Bytes, of.read_bytes.map(|read| read as f64))
+        .maybe_with("reading", Unit::Microseconds, of.read_seconds.map(|seconds| 1e6 * seconds))
+        .maybe_with("reading, of workers", Unit::Percent, of.read_share.map(|share| 100.0 * share))
+        .maybe_with("cached", Unit::Percent, of.cached_share.map(|share| 100.0 * share));
+    Some(parts.into())
+}
+
+/// What a host wrote to files.
+fn sink(of: &FileUse) -> Option<Cell> {
+    let (written, seconds) = (of.sink_bytes?, of.write_seconds?);
+    let at = rate_in_calls(written, seconds);
+    let mut text = format!("{}: {} written to files at {at}", of.host, bytes(written));
+    text += &of_workers(of.write_share);
+    if let Some(seconds) = of.sync_seconds {
+        text += &format!("; then fdatasync(2) took {seconds:.3} s");
+    }
+    if let Some(read) = of.read_back_bytes {
+        let from = match of.read_back_cached_bytes {
+            Some(0) => "from the device".to_owned(),
+            Some(cached) if cached < read => format!("{} of it from the page cache", bytes(cached)),
+            _ => "from the page cache".to_owned(),
+        };
+        text += &format!("; {} read back ({from}) and compared", bytes(read));
+    }
+    let parts = Parts::new(text)
+        .with("written to files", Unit::Bytes, written as f64)
+        .with("writing", Unit::Microseconds, 1e6 * seconds)
+        .maybe_with("writing, of workers", Unit::Percent, of.write_share.map(|share| 100.0 * share))
+        .maybe_with("fdatasync", Unit::Microseconds, of.sync_seconds.map(|seconds| 1e6 * seconds))
+        .maybe_with("read back", Unit::Bytes, of.read_back_bytes.map(|read| read as f64));
+    Some(parts.into())
+}
+
+/// How fast bytes moved while calls were under way.
+fn rate_in_calls(moved: u64, seconds: f64) -> String {
+    match seconds > 0.0 {
+        true => format!("{} in {seconds:.3} s of calls", bit_rate(moved as f64 * 8.0 / seconds)),
+        false => "no time that the clock shows".to_owned(),
+    }
+}
+
+fn of_workers(share: Option<f64>) -> String {
+    share.map_or_else(String::new, |share| {
+        format!(" ({}% of its workers' time)", percent(100.0 * share))
+    })
 }
 
 /// The share of ciphers in the cost, with its interval.

@@ -1,0 +1,57 @@
+//! `disk-limits`: transfers from memory and disk to memory and disk, and what limits each.
+
+use wirecost_analyze::findings;
+use wirecost_analyze::measured::Measurements;
+use wirecost_model::document::Section;
+
+use super::Table;
+use super::rows::{ColumnOf, Rows};
+
+pub(super) struct DiskLimits;
+
+impl Table for DiskLimits {
+    fn name(&self) -> &'static str {
+        "disk-limits"
+    }
+
+    fn help(&self) -> &'static str {
+        "transfers from and to files: throughput, time in calls on files, and what limits each"
+    }
+
+    fn build(&self, measured: &Measurements) -> Section {
+        let mut section = Section::new("Transfers from and to files");
+        let table = rows(measured).table("", &measured.points);
+        section.table(table);
+        for point in measured.points.iter().filter(|point| !point.runs.is_empty()) {
+            let axes = point.point.axes.iter().map(|axis| axis.value.as_str());
+            let name = axes.collect::<Vec<_>>().join(", ");
+            section.text(format!("{name}: {}.", findings::saturated_at(point)));
+        }
+        section.text(
+            "read and write: time of a host's workers in calls that read files to send them, and that write \
+             what is received to files. sync: time of fdatasync(2) after the traffic, which throughput leaves out: where \
+             it is not short, the page cache took what the disk had yet to write. Local transfers go through a Unix \
+             socket, so that no network limits the disk; they still take the copies of the socket.",
+        );
+        section
+    }
+
+    fn rows(&self, measured: &Measurements) -> Option<Rows> {
+        Some(rows(measured))
+    }
+}
+
+fn rows(measured: &Measurements) -> Rows {
+    let axes = measured.axes();
+    let mut columns: Vec<ColumnOf> =
+        axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
+    columns.extend([
+        ColumnOf::metric("throughput", "throughput"),
+        ColumnOf::metric("read", "source.read"),
+        ColumnOf::metric("cached", "source.cached"),
+        ColumnOf::metric("write", "sink.write"),
+        ColumnOf::metric("sync", "sink.sync"),
+        ColumnOf::metric("cycles/KByte", "cycles_per_kbyte"),
+    ]);
+    Rows { columns }
+}
