@@ -107,6 +107,7 @@ pub struct Calls {
     /// In their place, where messages have stamps.
     wide_controls: Vec<ControlBuffer>,
     senders: Vec<SockAddrStorage>,
+    receivers: Vec<SockAddr>,
 }
 
 impl std::fmt::Debug for Calls {
@@ -146,17 +147,46 @@ impl Calls {
         departure: Option<&dyn Fn(usize) -> Nanos>,
     ) -> io::Result<usize> {
         self.lay_out(bytes, lengths, segment, departure);
-        // SAFETY: each header points to one piece of `bytes` and to at most its control messages; all of them outlive
-        // the call, and the kernel reads what it sends.
+        self.send_laid_out(socket, libc::MSG_NOSIGNAL)
+    }
+
+    fn send_laid_out(&mut self, socket: impl AsFd, flags: libc::c_int) -> io::Result<usize> {
+        // SAFETY: each header points to one piece of the caller's bytes, to at most its control messages and to at most
+        // an address; all of them outlive the call, and the kernel reads what it sends.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_fd().as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 self.headers.len() as libc::c_uint,
-                libc::MSG_NOSIGNAL,
+                flags,
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// The same as [`Calls::send`] on a socket that is not connected: each message goes to the address that stands at its
+    /// place. Waits for room where the socket blocks and `wait` says so.
+    ///
+    /// # Errors
+    /// The same; `EDESTADDRREQ` for a message without an address.
+    pub fn send_to(
+        &mut self,
+        socket: impl AsFd,
+        bytes: &[u8],
+        lengths: impl Iterator<Item = usize>,
+        segment: Option<u16>,
+        to: impl Iterator<Item = SocketAddr>,
+        wait: bool,
+    ) -> io::Result<usize> {
+        self.lay_out(bytes, lengths, segment, None);
+        self.receivers.clear();
+        self.receivers.extend(to.map(SockAddr::from));
+        for (header, receiver) in self.headers.iter_mut().zip(&self.receivers) {
+            header.msg_hdr.msg_name = receiver.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = receiver.len();
+        }
+        let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+        self.send_laid_out(socket, libc::MSG_NOSIGNAL | flags)
     }
 
     /// Makes the headers of messages that are to be sent.
@@ -396,6 +426,39 @@ mod tests {
         calls.receive(&receiver, &mut buffer, 1 << 16, true, &mut messages).unwrap();
         assert_eq!(messages, [Message { start: 0, length: 250, segment: 100 }]);
         assert_eq!(buffer[..250], bytes);
+    }
+
+    /// By one call, some of them cut into several datagrams.
+    #[test]
+    fn each_message_goes_to_its_receiver() {
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let receivers = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [a, b] = receivers.each_ref().map(|receiver| receiver.local_addr().unwrap());
+        let bytes: Vec<u8> = (0..100).collect();
+        let mut calls = Calls::default();
+        let mut one = [0; 50];
+        for (segment, of_a, of_b) in
+            [(Some(20), &[20, 20, 20][..], &[20, 20][..]), (None, &[40, 20], &[40])]
+        {
+            let to = [a, b, a].into_iter();
+            let lengths = [40, 40, 20].into_iter();
+            assert_eq!(calls.send_to(&sender, &bytes, lengths, segment, to, false).unwrap(), 3);
+            for (receiver, expected) in receivers.iter().zip([of_a, of_b]) {
+                let lengths: Vec<_> =
+                    expected.iter().map(|_| receiver.recv(&mut one).unwrap()).collect();
+                assert_eq!(lengths, expected);
+            }
+        }
+        // The last datagram to the first one was that behind the other's.
+        calls
+            .send_to(&sender, &bytes, [90, 10].into_iter(), None, [b, a].into_iter(), false)
+            .unwrap();
+        let got = receivers[0].recv(&mut one).unwrap();
+        assert_eq!(one[..got], bytes[90..]);
+        // Connected sockets' calls are as they were.
+        let (connected, other) = pair();
+        calls.send(&connected, &bytes, [7].into_iter(), None).unwrap();
+        assert_eq!(other.recv(&mut one).unwrap(), 7);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use wirecost_linux::uring::{Direction, Event, Key, ListenerKey, Ring};
+use wirecost_linux::uring::{self, Buffers, Direction, Event, Key, ListenerKey, Ring};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::Endpoints;
@@ -66,6 +66,8 @@ pub(crate) struct RingNet {
     unyielded: u64,
     /// Whether a strand of the worker receives in some phase.
     receives: bool,
+    /// Whether sockets that several clients send to are the ring's: its buffers have room for senders.
+    takes_senders: bool,
 }
 
 impl RingNet {
@@ -80,6 +82,7 @@ impl RingNet {
             given: 0,
             unyielded: 0,
             receives: true,
+            takes_senders: false,
         }
     }
 
@@ -150,11 +153,12 @@ impl RingNet {
             let set = self.ring.busy_poll(self.busy_poll).is_ok();
             self.sockets.settings.note_waits(set);
         }
-        self.ring.insert(
-            RingSocket { socket, plain, refused: Cell::new(false) },
-            token.number(),
-            datagrams,
-        )
+        let is_served = socket.is_served() && !plain;
+        let socket = RingSocket { socket, plain, refused: Cell::new(false) };
+        match is_served {
+            true => self.ring.insert_addressed(socket, token.number()),
+            false => self.ring.insert(socket, token.number(), datagrams),
+        }
     }
 
     /// From now on the bytes of this connection go by plain calls.
@@ -282,6 +286,14 @@ impl SocketNet for RingNet {
             // Without more memory it goes with what there is.
             let _ = self.ring.set_buffers(GATHERING);
         }
+        if groups.iter().flat_map(|group| &group.phases).flatten().any(|phase| phase.serves) {
+            let Buffers { count, bytes } = self.ring.buffers();
+            let wider = Buffers { count, bytes: bytes + uring::IN_FRONT };
+            // Stamps take calls of their own.
+            self.takes_senders = self.sockets.stamp_counts().is_none()
+                && self.ring.set_buffers(wider).is_ok()
+                && self.ring.buffers() == wider;
+        }
     }
 
     fn io(&self) -> IoCounts {
@@ -344,7 +356,9 @@ impl Net for RingNet {
         };
         let ordinal = hello.map_or(owner.ordinal, |hello| hello.ordinal);
         let socket = self.sockets.accepted(open, fd, hello, owner)?;
-        let plain = !open.plain_receives || socket.bypasses_ring();
+        let plain = !open.plain_receives
+            || socket.bypasses_ring()
+            || (socket.is_served() && !self.takes_senders);
         if blocks == plain {
             rustix::io::ioctl_fionbio(socket.fd(), plain)?;
         }
@@ -357,7 +371,12 @@ impl Net for RingNet {
         if socket.plain {
             return self.sockets.send(&socket.socket, bytes, call);
         }
-        let sent = self.ring.send(key, bytes);
+        let sent = if socket.socket.is_served() {
+            let to = self.sockets.data.answered(&socket.socket)?;
+            self.ring.send_to(key, bytes, to)
+        } else {
+            self.ring.send(key, bytes)
+        };
         self.note_given(key, &sent, bytes.len() as u64);
         sent
     }
@@ -368,7 +387,16 @@ impl Net for RingNet {
         call: ReceiveCall,
         timed: bool,
     ) -> io::Result<FromClient<'_>> {
-        self.sockets.receive_from_client(&self.ring.get(key).socket, call, timed)
+        let socket = self.ring.get(key);
+        if socket.plain {
+            return self.sockets.receive_from_client(&socket.socket, call, timed);
+        }
+        let (socket, sender, datagram) = self.ring.receive_from(key)?;
+        self.sockets.data.sent_by_client(&socket.socket, (datagram, sender))
+    }
+
+    fn has_received(&self, key: &Key) -> bool {
+        self.sockets.has_received(&self.ring.get(key).socket)
     }
 
     fn will_answer(&mut self, key: &Key) {

@@ -404,6 +404,25 @@ pub fn special_receivers(
     .collect()
 }
 
+/// Connections, by id, on which some flowop sends several datagrams by one call.
+pub fn batched_senders(
+    group: &GroupProgram,
+    protocols: &BTreeMap<u32, &'static dyn Protocol>,
+) -> BTreeSet<u32> {
+    let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    acts.filter(|act| {
+        let protocol = protocols.get(&act.options.conn.first).copied();
+        match flowops::find(&act.kind).map(|flowop| flowop.action()) {
+            Some(Action::Send(plain)) => {
+                matches!(send_call(plain, &act.options, protocol), SendCall::Batched(_))
+            }
+            _ => false,
+        }
+    })
+    .flat_map(|act| act.options.conn.first..=act.options.conn.last)
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 //! is tested.
 
 use std::io;
+use std::net::SocketAddr;
 
 use wirecost_model::clock::Nanos;
 
@@ -60,6 +61,8 @@ pub enum Opening {
 pub struct FromClient<'a> {
     pub datagram: &'a [u8],
     pub client: &'a Client,
+    /// The address that it sends from.
+    pub from: SocketAddr,
     pub at: Nanos,
 }
 
@@ -181,6 +184,11 @@ pub trait Net {
         _timed: bool,
     ) -> io::Result<FromClient<'_>> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether an earlier call has received more datagrams on such a socket than have been taken.
+    fn has_received(&self, _: &Self::Socket) -> bool {
+        false
     }
 
     /// What is sent next on such a socket goes to the client from whom the last datagram came.

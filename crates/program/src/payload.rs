@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wirecost_model::clock::Nanos;
@@ -62,6 +63,16 @@ pub struct DatagramBatch<'a> {
     pub segments: usize,
     /// When each message is to leave this host; none: at once.
     pub departures: Option<Departures>,
+    /// On a socket that several clients send to: the messages, in place of those of `segments` datagrams each.
+    pub addressed: &'a [Addressed],
+}
+
+/// A message to one of several clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addressed {
+    pub to: SocketAddr,
+    /// How many of the datagrams it is.
+    pub datagrams: u16,
 }
 
 /// What stands at the front of the datagrams of a call.
@@ -87,12 +98,28 @@ impl Stamps {
 impl DatagramBatch<'_> {
     /// Bytes of each message.
     pub fn messages(&self) -> impl Iterator<Item = usize> {
-        self.lengths.chunks(self.segments.max(1)).map(|lengths| lengths.iter().sum())
+        let (mut rest, mut message) = (self.lengths, 0);
+        std::iter::from_fn(move || {
+            let datagrams = self.datagrams_of(message).min(rest.len());
+            let lengths = rest.split_off(..datagrams).filter(|lengths| !lengths.is_empty())?;
+            message += 1;
+            Some(lengths.iter().sum())
+        })
+    }
+
+    /// How many datagrams a message is at most.
+    fn datagrams_of(&self, message: usize) -> usize {
+        let addressed = self.addressed.get(message);
+        addressed.map_or(self.segments, |message| usize::from(message.datagrams)).max(1)
     }
 
     /// How many datagrams so many messages are.
     pub fn datagrams(&self, messages: usize) -> usize {
-        (messages * self.segments.max(1)).min(self.lengths.len())
+        let datagrams: usize = match self.addressed {
+            [] => messages * self.segments.max(1),
+            _ => (0..messages).map(|message| self.datagrams_of(message)).sum(),
+        };
+        datagrams.min(self.lengths.len())
     }
 }
 
@@ -125,28 +152,26 @@ impl Patterns {
         stamps: Stamps,
         segments: usize,
     ) -> DatagramBatch<'_> {
-        let LastBatch { payload: before, lengths: of_before, wanted, bytes } = &mut self.last;
-        wanted.clear();
-        wanted.extend(lengths);
-        if (*before, &*of_before) != (payload, &*wanted) {
-            *before = payload;
-            of_before.clone_from(wanted);
-            bytes.clear();
-            let pattern = &self.each[payload as usize].bytes;
-            for &length in wanted.iter() {
-                let rest = pattern.iter().cycle().take(length.saturating_sub(DATAGRAM_STAMP));
-                bytes.extend([0; DATAGRAM_STAMP].iter().take(length).chain(rest));
-            }
-        }
-        let mut rest = &mut bytes[..];
-        for (place, (number, &length)) in (stamps.first..).zip(wanted.iter()).enumerate() {
-            let (datagram, behind) = rest.split_at_mut(length);
-            let width = length.min(DATAGRAM_STAMP);
-            let at = stamps.sent_at(place / segments.max(1));
-            datagram[..width].copy_from_slice(&stamp(number, at)[..width]);
-            rest = behind;
-        }
-        DatagramBatch { bytes, lengths: wanted, segments, departures: stamps.departures }
+        let pattern = &self.each[payload as usize].bytes;
+        let at = |place| stamps.sent_at(place / segments.max(1));
+        let (bytes, lengths) = self.last.lay_out((payload, pattern), lengths, (stamps.first.., at));
+        let departures = stamps.departures;
+        DatagramBatch { bytes, lengths, segments, departures, addressed: &[] }
+    }
+
+    /// Datagrams of one length to several clients: those of each message one behind the other. `now`: since the phase
+    /// began.
+    pub fn answers<'a>(
+        &'a mut self,
+        (payload, length): (u32, usize),
+        numbers: impl ExactSizeIterator<Item = u64>,
+        now: Nanos,
+        (segments, addressed): (usize, &'a [Addressed]),
+    ) -> DatagramBatch<'a> {
+        let pattern = &self.each[payload as usize].bytes;
+        let lengths = std::iter::repeat_n(length, numbers.len());
+        let (bytes, lengths) = self.last.lay_out((payload, pattern), lengths, (numbers, |_| now));
+        DatagramBatch { bytes, lengths, segments, departures: None, addressed }
     }
 
     /// Gets ready to number messages of a payload, which takes memory.
@@ -211,6 +236,38 @@ impl Patterns {
             offset += length as u64;
         }
         true
+    }
+}
+
+impl LastBatch {
+    /// Lays datagrams of these lengths out, with their numbers and the times at which they are sent, by place.
+    fn lay_out(
+        &mut self,
+        (payload, pattern): (u32, &[u8]),
+        lengths: impl Iterator<Item = usize>,
+        (numbers, sent_at): (impl Iterator<Item = u64>, impl Fn(usize) -> Nanos),
+    ) -> (&[u8], &[usize]) {
+        let Self { payload: before, lengths: of_before, wanted, bytes } = self;
+        wanted.clear();
+        wanted.extend(lengths);
+        // As many as come at a time, of one length: the first of those that were laid out before.
+        if *before != payload || !of_before.starts_with(wanted) {
+            *before = payload;
+            of_before.clone_from(wanted);
+            bytes.clear();
+            for &length in wanted.iter() {
+                let rest = pattern.iter().cycle().take(length.saturating_sub(DATAGRAM_STAMP));
+                bytes.extend([0; DATAGRAM_STAMP].iter().take(length).chain(rest));
+            }
+        }
+        let mut used = 0;
+        for (place, (number, &length)) in numbers.zip(wanted.iter()).enumerate() {
+            let datagram = &mut bytes[used..used + length];
+            let width = length.min(DATAGRAM_STAMP);
+            datagram[..width].copy_from_slice(&stamp(number, sent_at(place))[..width]);
+            used += length;
+        }
+        (&bytes[..used], wanted)
     }
 }
 
@@ -374,6 +431,30 @@ mod tests {
         assert_eq!(told, [1050, 1050, 1100]);
         let leave: Vec<_> = (0..2).map(|message| batch.departures.unwrap().at(message)).collect();
         assert_eq!((batch.messages().count(), leave), (2, vec![1150, 1200]));
+    }
+
+    #[test]
+    fn answers_have_the_numbers_of_their_requests_and_go_to_who_asked() {
+        let mut sender = Patterns::new(&[Payload::Random], 100, 5, &Contents::new()).unwrap();
+        let to = |port: u16, datagrams| Addressed {
+            to: SocketAddr::from(([198, 18, 0, 1], port)),
+            datagrams,
+        };
+        let addressed = [to(1, 2), to(2, 1), to(1, 3)];
+        for numbers in [&[3, 4, 90, 5, 6, 7][..], &[8, 9, 10, 90, 91, 92]] {
+            let numbers = numbers.iter().copied();
+            let batch = sender.answers((0, 40), numbers.clone(), 77, (4, &addressed));
+            assert_eq!(batch.messages().collect::<Vec<_>>(), [80, 40, 120]);
+            assert_eq!([0, 1, 2, 3].map(|messages| batch.datagrams(messages)), [0, 2, 3, 6]);
+            let bytes = batch.bytes.to_vec();
+            for (datagram, number) in bytes.chunks(40).zip(numbers) {
+                assert!(sender.datagram_matches(0, datagram, number));
+                assert_eq!(sent_at(datagram), Some(77));
+            }
+        }
+        // Fewer than before: the first of those.
+        let batch = sender.answers((0, 40), [1].into_iter(), 78, (4, &addressed[1..2]));
+        assert_eq!((batch.bytes.len(), batch.messages().count()), (40, 1));
     }
 
     #[test]

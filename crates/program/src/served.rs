@@ -1,19 +1,20 @@
 //! Groups whose clients share sockets of their peer (`server_sockets`). A strand of the peer reads from any client, or
 //! accepts the connection of any, so it cannot follow the program of one of them: what it does must be the same for all.
 
-use wirecost_model::profile::{Flowop, Group, Quantity, Transaction, Until};
+use wirecost_model::profile::{Flowop, Group, Options, Quantity, Transaction, Until};
 use wirecost_model::program::{GroupProgram, HostFlowop};
 use wirecost_model::server_sockets::ServerSockets as Sockets;
 use wirecost_profile::flowops::{self, Action};
-use wirecost_profile::io_options::IoOption as _;
 use wirecost_profile::io_options::server_sockets::ServerSockets;
+use wirecost_profile::io_options::{self, IoOption as _};
 use wirecost_profile::protocols;
 
-use crate::outstanding::is_one;
 use crate::program::ProgramError;
 
-const ANSWERS: &str = "the peer answers each datagram by one: use one write and then one read, without count, \
-                       repeat, batch or gso";
+const ANSWERS: &str = "the peer answers each datagram by one: use one write, and then one read of as many datagrams \
+                       (count, repeat, batch, gso)";
+const ONE_SIZE: &str = "the peer sends answers to several datagrams to any client, so they have one size: use a fixed size \
+                        for the read";
 const WRITES_FIRST: &str = "the peer's strands follow their clients: over TCP, a transaction on an open connection begins with a write";
 const WHOLE: &str = "over TCP, a transaction with a connect that is repeated begins with it and ends with its disconnect; \
                      or connect and disconnect in transactions of their own with iterations=1";
@@ -171,20 +172,35 @@ fn transfers(transaction: &Transaction) -> Option<(&Flowop, &'static str)> {
     }
     let receives = each().find(|flowop| matches!(action(flowop), Action::Receive(_)))?;
     let moves = each().filter(|flowop| action(flowop).moves());
-    let alternates = match moves.collect::<Vec<_>>()[..] {
-        [first, second] => {
-            matches!(action(first), Action::Send(_)) && is_one(first) && is_one(second)
-        }
-        _ => false,
-    };
-    (!alternates).then_some((receives, ANSWERS))
+    let [first, second] = moves.collect::<Vec<_>>()[..] else { return Some((receives, ANSWERS)) };
+    let alternates = matches!(action(first), Action::Send(_));
+    if !alternates
+        || !is_on_one(first)
+        || !is_on_one(second)
+        || datagrams(first) != datagrams(second)
+    {
+        return Some((receives, ANSWERS));
+    }
+    let is_fixed = matches!(second.options.size, None | Some(Quantity::Fixed(_)));
+    (datagrams(second) > 1 && !is_fixed).then_some((second, ONE_SIZE))
+}
+
+fn is_on_one(flowop: &Flowop) -> bool {
+    flowop.options.conn.first == flowop.options.conn.last
+}
+
+/// How many datagrams a flowop moves.
+fn datagrams(flowop: &Flowop) -> u64 {
+    let Options { count, repeat, io, .. } = &flowop.options;
+    let each = io_options::datagrams(io);
+    (*count).max(1).saturating_mul((*repeat).max(1)).saturating_mul(each)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use wirecost_model::profile::{Conns, IoValue, Options, Part, Position};
+    use wirecost_model::profile::{Conns, IoValue, Part, Position};
 
     use super::*;
 
@@ -237,6 +253,42 @@ mod tests {
         }
         assert!(!is_served(&group(vec![connect("per-connection")], vec![write()])));
         assert!(is_mirrored(&read()) && !is_mirrored(&think()));
+    }
+
+    #[test]
+    fn each_of_several_datagrams_has_an_answer() {
+        let of = |kind, option: &'static str, number| {
+            flowop(kind, |options| match option {
+                "count" => options.count = number,
+                "repeat" => options.repeat = number,
+                option => options.io.set(option, IoValue::Number(number)),
+            })
+        };
+        let both = |number| {
+            let mut write = of("write", "batch", number);
+            write.options.io.set("gso", IoValue::Number(4));
+            write
+        };
+        for moving in [
+            vec![of("write", "batch", 8), of("read", "batch", 8)],
+            vec![of("write", "gso", 8), of("read", "count", 8)],
+            vec![both(2), of("read", "repeat", 8)],
+        ] {
+            assert_eq!(problems(&group(vec![connect("shared")], moving)), Vec::<String>::new());
+        }
+        for moving in [
+            vec![of("write", "batch", 8), of("read", "batch", 4)],
+            vec![both(8), of("read", "batch", 8)],
+            vec![of("write", "count", 2), read(), read()],
+        ] {
+            let problems = problems(&group(vec![connect("shared")], moving));
+            assert_eq!(problems, [format!("server_sockets: {ANSWERS}")]);
+        }
+        let mut drawn = of("read", "count", 2);
+        drawn.options.size = Some(Quantity::Random { min: 1, max: 9 });
+        let problems =
+            problems(&group(vec![connect("shared")], vec![of("write", "count", 2), drawn]));
+        assert_eq!(problems, [format!("server_sockets: {ONE_SIZE}")]);
     }
 
     #[test]

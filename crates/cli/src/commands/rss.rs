@@ -267,8 +267,8 @@ impl Told {
         self.spreading.spread(flow).map_err(|hidden| {
             let device = visible(&self.device);
             Failure::new(Status::Peer, format!("{device} does not tell {hidden}"))
-                .help("what its manual says can be given: --key, --table, --fields. `placement` of a run needs none \
-                     of it: connections are opened until the peer says that they arrive on the right CPU")
+                .help("give what its manual says: --key, --table, --fields. `run --placement` needs none of it: there the \
+                     peer reads from each connection's socket on which CPU its packets arrive (SO_INCOMING_CPU)")
         })
     }
 }

@@ -81,6 +81,31 @@ fn each_client_is_served_by_the_worker_of_its_packets() {
     }
 }
 
+/// The packets of clients on a CPU without a worker of the peer: another worker accepts, and the result says so.
+#[test]
+fn connections_to_a_cpu_without_a_worker_are_told() {
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        wirecost_linux::privilege::skip(
+            "connections_to_a_cpu_without_a_worker_are_told",
+            "needs two CPUs",
+        );
+        return;
+    }
+    let told = |sockets: &str, workers: &str| {
+        let document = run(&short(sockets, ECHO), &["--workers", workers]);
+        let (all, other) = accepted(&document);
+        let mut warnings = document.list("/warnings").iter();
+        let found = warnings.find(|warning| warning["code"] == "connections-on-other-cpu");
+        let message = found.map(|warning| warning["message"].to_string());
+        let counts = format!("{other} of {all} connections to peer");
+        assert!(message.as_ref().is_none_or(|said| said.contains(&counts)), "{message:?} {counts}");
+        message.is_some()
+    };
+    assert!(told("per-worker", "master=2,peer=1"));
+    assert!(!told("per-worker", "2"));
+    assert!(!told("shared", "master=2,peer=1"));
+}
+
 /// Both ends agree on the last transaction, and on what was sent and received at every snapshot: else the run fails.
 #[test]
 fn phases_that_last_for_a_time_end_alike() {

@@ -34,11 +34,23 @@ fn run(text: &str, arguments: &[&str]) -> Document {
 
 const ECHO: &str = r#"{ type = "write", size = 100, verify = true }, { type = "read", size = 100, verify = true }"#;
 
+/// Lets reads wait as long as it takes. Nothing is lost here, and on two busy CPUs an engine whose kernel threads spin may need
+/// more than the second that a read waits by default.
+fn patient(flowops: &str) -> String {
+    flowops.replace(r#""read", "#, r#""read", timeout = "60s", "#)
+}
+
+/// Transactions of a strand, of which an engine with threads in the kernel does few.
+fn iterations(text: &str, engine: &str, number: u32) -> (String, f64) {
+    let number = if engine == "io_uring_sqpoll" { number / 10 } else { number };
+    (text.replace("iterations = 400", &format!("iterations = {number}")), f64::from(number * 5))
+}
+
 /// Whichever worker reads a request, its sender gets the answer.
 fn each_client_is_answered(engine: &str) {
     for sockets in ["per-worker", "shared"] {
         let arguments = ["--engine", engine, "--workers", "2"];
-        let document = run(&profile(sockets, ECHO), &arguments);
+        let document = run(&profile(sockets, &patient(ECHO)), &arguments);
         let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
         assert_eq!(document.number("/transactions/count"), 2000.0, "{sockets}");
         assert_eq!((counted("sent"), counted("received")), (4000.0, 4000.0), "{sockets}");
@@ -46,9 +58,42 @@ fn each_client_is_answered(engine: &str) {
     }
 }
 
+/// Ways to send 8 datagrams and to read 8 answers.
+const SEVERAL: [(&str, &str); 4] = [
+    ("batch = 8", "batch = 8"),
+    ("count = 8", "count = 8"),
+    ("gso = 8, gro = true", "gso = 8, gro = true"),
+    ("count = 2, batch = 4", "batch = 2, gso = 4"),
+];
+
+fn several((write, read): (&str, &str)) -> String {
+    format!(
+        r#"{{ type = "write", size = 100, verify = true, {write} }}, {{ type = "read", size = 60, verify = true, {read} }}"#
+    )
+}
+
+/// Whichever workers read the datagrams of a transaction, and in whichever order they answer: each has its answer, and the
+/// transaction ends with the last of them.
+fn each_of_several_datagrams_is_answered(engine: &str) {
+    for sockets in ["per-worker", "shared"] {
+        for form in SEVERAL {
+            let text = profile(sockets, &patient(&several(form)));
+            let (text, transactions) = iterations(&text, engine, 100);
+            let document = run(&text, &["--engine", engine, "--workers", "2"]);
+            let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
+            let of = format!("{sockets} {form:?}");
+            assert_eq!(document.number("/transactions/count"), transactions, "{of}");
+            let all = transactions * 16.0;
+            assert_eq!((counted("sent"), counted("received")), (all, all), "{of}");
+            assert_eq!((counted("lost"), counted("duplicated")), (0.0, 0.0), "{of}");
+            assert_eq!(document.number("/operations/failed"), 0.0, "{of}");
+        }
+    }
+}
+
 /// The same where requests do not wait for the answers to those before them.
 fn requests_need_not_wait(engine: &str) {
-    let ahead = ECHO.replacen("verify", "outstanding = 16, verify", 1);
+    let ahead = patient(ECHO).replacen("verify", "outstanding = 16, verify", 1);
     for sockets in ["per-connection", "per-worker", "shared"] {
         let arguments = ["--engine", engine, "--workers", "2"];
         let document = run(&profile(sockets, &ahead), &arguments);
@@ -72,6 +117,7 @@ fn requests_need_not_wait(engine: &str) {
 
 on_every_engine!({
     each_client_is_answered: each_client_is_answered();
+    each_of_several_datagrams_is_answered: each_of_several_datagrams_is_answered();
     requests_need_not_wait: requests_need_not_wait();
 });
 
@@ -98,6 +144,38 @@ fn clients_go_on_after_a_loss() {
             );
             let failed = document.number("/operations/failed");
             assert!(failed <= most_failed, "{sockets}: {failed}");
+        }
+    }
+}
+
+/// Of several requests some are lost, or their answers: each is one lost datagram and one operation that fails.
+#[test]
+fn what_is_lost_of_several_is_counted_once() {
+    if skip_without_namespaces("what_is_lost_of_several_is_counted_once") {
+        return;
+    }
+    for engine in ["epoll", "io_uring"] {
+        for (sockets, form) in
+            [("per-worker", SEVERAL[0]), ("shared", SEVERAL[1]), ("shared", SEVERAL[2])]
+        {
+            let flowops = several(form).replace(r#""read", "#, r#""read", timeout = "50ms", "#);
+            let text = profile(sockets, &flowops).replace("= 400", "= 60");
+            let lab = ["--workers", "2", "--lab", "--loss", "2%", "--rtt", "1ms"];
+            let document = run(&text, &[&["--engine", engine], &lab[..]].concat());
+            let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
+            let of = format!("{engine} {sockets} {form:?}");
+            let missing = counted("sent") - counted("received");
+            assert!(missing > 10.0, "{of}: {missing}");
+            assert_eq!(counted("lost"), missing, "{of}");
+            // 300 transactions of 8 requests, each of which has an answer or fails; what came after its time counts as both.
+            let failed = document.number("/operations/failed");
+            let late = counted("late");
+            assert!(
+                (missing..=missing + late).contains(&failed),
+                "{of}: {failed} {missing} {late}"
+            );
+            let answers = document.number("/frames/directions/1/stages/0/datagrams");
+            assert!(answers < 2400.0 && answers > 2000.0, "{of}: {answers}");
         }
     }
 }
@@ -162,4 +240,28 @@ fn with_a_socket_for_each_worker_datagrams_keep_their_order() {
     let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
     assert!(counted("received") > 1000.0);
     assert_eq!(counted("reordered"), 0.0);
+}
+
+/// What a server reads by one call it answers by one call. Over `lo`, the kernel does not take apart a message that it has not
+/// sent yet, so a server that lets it join datagrams reads all of a client's at a time.
+#[test]
+fn answers_are_sent_together() {
+    for form in [("gso = 8, gro = true", "batch = 8"), ("gso = 8, gro = true", "gso = 8")] {
+        let text = profile("shared", &several(form)).replace("= 400", "= 100");
+        let document = run(&text, &["--workers", "2"]);
+        assert_eq!(document.number("/io/sends/datagrams"), 8000.0);
+        // 500 of the clients and 500 of the server, or a few more where a buffer was full.
+        let calls = document.number("/io/sends/calls");
+        assert!((1000.0..1100.0).contains(&calls), "{form:?}: {calls} calls");
+    }
+}
+
+#[test]
+fn what_cannot_be_answered_one_by_one_is_refused() {
+    let few = several(("batch = 8", "batch = 4"));
+    let finished =
+        Program::new(["run", "served.toml"]).file("served.toml", &profile("shared", &few)).finish();
+    assert_eq!(finished.code, 2, "{finished}");
+    let said = finished.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("one read of as many datagrams"), "{finished}");
 }

@@ -1,12 +1,14 @@
 //! What a ring knows of one connection.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::types::Fd;
 use rustix::io::Errno;
 
 use super::Kind;
+use super::addressed::Destination;
 use super::departure::Departing;
 use super::repeat::Header;
 
@@ -119,6 +121,8 @@ pub(super) struct Link<S> {
     pub(super) socket: S,
     pub(super) token: u64,
     pub(super) datagrams: bool,
+    /// Several others send to it: each datagram comes with its sender.
+    pub(super) addressed: bool,
     /// Operations that the kernel has not completed.
     pub(super) outstanding: u32,
     /// The ring's round in which the last one was asked for; 0 before the first.
@@ -147,6 +151,8 @@ pub(super) struct Link<S> {
     pub(super) header: Option<Box<Header>>,
     /// The same of the last datagram with a departure time.
     pub(super) departing: Option<Box<Departing>>,
+    /// The same of the last datagram with an address.
+    pub(super) destination: Option<Box<Destination>>,
     /// What is being sent, where it is not shared. It must not change while `sending` is underway; when
     /// such a send is completed, the kernel has let go of it.
     pub(super) copy: Vec<u8>,
@@ -160,6 +166,7 @@ impl<S> Link<S> {
             socket,
             token,
             datagrams,
+            addressed: false,
             outstanding: 0,
             asked: 0,
             closing: false,
@@ -177,6 +184,7 @@ impl<S> Link<S> {
             sending: Sending::Idle,
             header: None,
             departing: None,
+            destination: None,
             copy: Vec::new(),
             polled: [false; 2],
         }
@@ -247,11 +255,14 @@ impl<S> Link<S> {
     }
 
     /// Whether `bytes` are another datagram than the one that was sent last: datagrams have their
-    /// numbers in front.
-    pub(super) fn is_another_datagram(&self, bytes: &[u8]) -> bool {
+    /// numbers in front. Those of several receivers (`to`) may have the same ones.
+    pub(super) fn is_another_datagram(&self, bytes: &[u8], to: Option<SocketAddr>) -> bool {
         const FRONT: usize = 8;
         let front = |bytes: &[u8]| bytes.len().min(FRONT);
-        self.datagrams && bytes[..front(bytes)] != self.copy[..front(&self.copy)]
+        let is_to = |to| self.destination.as_ref().is_some_and(|last| last.is(to));
+        self.datagrams
+            && (bytes[..front(bytes)] != self.copy[..front(&self.copy)]
+                || to.is_some_and(|to| !is_to(to)))
     }
 
     /// What the kernel is at and has not been told to stop.

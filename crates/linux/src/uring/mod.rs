@@ -9,8 +9,8 @@
 //!   the next call.
 //! - It sends from memory that the ring shares and nobody can change ([`Ring::hold`]), or from a copy
 //!   that stays in the connection's `Link`. Where one operation sends a message several times, what names
-//!   the pieces to the kernel belongs to the ring and the link too (see `repeat`), as does the departure time of a datagram
-//!   (`departure`). Without a copy in the kernel it sends from shared memory only:
+//!   the pieces to the kernel belongs to the ring and the link too (see `repeat`), as do the departure time of a datagram
+//!   (`departure`) and its receiver (`addressed`). Without a copy in the kernel it sends from shared memory only:
 //!   of such a send the kernel lets go after its completion, and shared memory stays as long as the ring.
 //! - A socket that is given to the ring stays open until the kernel owes no completion for it: only
 //!   then its link, with the descriptor and the copy, is let go.
@@ -19,6 +19,7 @@
 //!
 //! A ring belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER), and is not `Send`.
 
+mod addressed;
 mod departure;
 mod link;
 mod napi;
@@ -29,6 +30,7 @@ mod support;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +40,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use wirecost_model::clock::Nanos;
 
+pub use addressed::IN_FRONT;
 use link::{Link, Pieces, Receiving, Sending};
 use pool::Pool;
 pub use support::{Unavailable, available};
@@ -136,6 +139,16 @@ enum How {
     Repeated(usize),
     /// With the time at which it is to leave the host.
     At(Nanos),
+    To(SocketAddr),
+}
+
+impl How {
+    fn receiver(self) -> Option<SocketAddr> {
+        match self {
+            Self::To(to) => Some(to),
+            _ => None,
+        }
+    }
 }
 
 /// What a completion is about: upper half of its 64 bits; the lower is the place of link or watch.
@@ -205,6 +218,8 @@ pub struct Ring<S: AsFd> {
     watches: Vec<Watch>,
     shared: Vec<Arc<[u8]>>,
     messages: repeat::Messages,
+    /// What receives with senders are asked for by.
+    form: addressed::Form,
     /// What found no room among the entries.
     backlog: VecDeque<squeue::Entry>,
     /// Completions that the kernel owes.
@@ -278,6 +293,7 @@ impl<S: AsFd> Ring<S> {
             watches: Vec::new(),
             shared: Vec::new(),
             messages: repeat::Messages::default(),
+            form: addressed::Form::default(),
             backlog: VecDeque::new(),
             outstanding: 0,
             round: 1,
@@ -321,6 +337,11 @@ impl<S: AsFd> Ring<S> {
         Ok(())
     }
 
+    /// What it receives into.
+    pub fn buffers(&self) -> Buffers {
+        Buffers { count: self.pool.count(), bytes: self.pool.size() as u32 }
+    }
+
     /// Bytes that a connection may hold that nobody reads, before the ring stops receiving for it.
     pub fn room(&self) -> usize {
         HELD * self.pool.size()
@@ -349,6 +370,14 @@ impl<S: AsFd> Ring<S> {
             }
         };
         Key(place)
+    }
+
+    /// The same of a socket of datagrams to which several others send: see [`Ring::receive_from`] and [`Ring::send_to`].
+    /// Its buffers need [`IN_FRONT`] bytes more than the longest datagram has.
+    pub fn insert_addressed(&mut self, socket: S, token: u64) -> Key {
+        let key = self.insert(socket, token, true);
+        self.link_mut(key.0).addressed = true;
+        key
     }
 
     #[allow(clippy::expect_used)]
@@ -395,8 +424,16 @@ impl<S: AsFd> Ring<S> {
     ///
     /// # Errors
     /// `WouldBlock`: nothing is there, and [`Event::Readable`] will tell. Else what the kernel says
-    /// of the connection.
+    /// of the connection. `Unsupported` on a socket to which several others send ([`Ring::insert_addressed`]).
     pub fn receive(&mut self, key: &Key, size: usize) -> io::Result<(&S, &[u8])> {
+        match self.link(key.0).addressed {
+            true => Err(io::ErrorKind::Unsupported.into()),
+            false => self.take_received(key, size),
+        }
+    }
+
+    /// What is in the next buffer, or in a part of it.
+    fn take_received(&mut self, key: &Key, size: usize) -> io::Result<(&S, &[u8])> {
         self.give_back();
         if size == 0 {
             return Ok((self.get(key), &[]));
@@ -431,13 +468,27 @@ impl<S: AsFd> Ring<S> {
         Ok((&link.socket, self.pool.bytes(buffer, from, length)))
     }
 
+    /// The same on a socket to which several others send: who has sent the datagram, and the datagram. None of a sender without
+    /// an address of IP.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn receive_from(&mut self, key: &Key) -> io::Result<(&S, Option<SocketAddr>, &[u8])> {
+        let (socket, buffer) = self.take_received(key, usize::MAX)?;
+        let (sender, datagram) = addressed::datagram(buffer).ok_or(io::ErrorKind::InvalidData)?;
+        Ok((socket, sender, datagram))
+    }
+
     /// Asks the kernel to receive: once for the first time, which may be the only one; then again and
     /// again until it is stopped.
     fn ask(&mut self, place: u32, size: usize) -> io::Result<()> {
-        let group = self.pool.group;
+        let (group, form) = (self.pool.group, self.form.address());
         let link = self.link_mut(place);
         let fd = link.target(place);
-        let entry = if link.again {
+        let entry = if link.addressed {
+            link.receiving = Receiving::Again;
+            opcode::RecvMsgMulti::new(fd, form, group).build()
+        } else if link.again {
             link.receiving = Receiving::Again;
             opcode::RecvMulti::new(fd, group).build()
         } else {
@@ -490,6 +541,14 @@ impl<S: AsFd> Ring<S> {
         self.send_from(key, bytes, How::At(at))
     }
 
+    /// As [`Ring::send`] of a datagram to this address.
+    ///
+    /// # Errors
+    /// Those of [`Ring::send`].
+    pub fn send_to(&mut self, key: &Key, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.send_from(key, bytes, How::To(to))
+    }
+
     /// Times that one [`Ring::send_times`] sends a message at most.
     pub const TIMES: usize = repeat::MOST;
 
@@ -515,7 +574,7 @@ impl<S: AsFd> Ring<S> {
         match std::mem::replace(&mut link.sending, Sending::Underway) {
             Sending::Underway => return Err(io::ErrorKind::WouldBlock.into()),
             // One that nobody has waited for is not this one.
-            Sending::Done(_) if link.is_another_datagram(bytes) => {}
+            Sending::Done(_) if link.is_another_datagram(bytes, how.receiver()) => {}
             Sending::Done(result) => {
                 link.sending = Sending::Idle;
                 return match usize::try_from(result) {
@@ -561,6 +620,11 @@ impl<S: AsFd> Ring<S> {
             How::At(at) => {
                 let departing = link.departing.get_or_insert_default();
                 let message = departing.name(from, bytes.len(), at);
+                opcode::SendMsg::new(fd, message).flags(libc::MSG_NOSIGNAL as u32).build()
+            }
+            How::To(to) => {
+                let destination = link.destination.get_or_insert_default();
+                let message = destination.name(from, bytes.len(), to);
                 opcode::SendMsg::new(fd, message).flags(libc::MSG_NOSIGNAL as u32).build()
             }
             How::ZeroCopy => opcode::SendZc::new(fd, from, length)
@@ -811,9 +875,12 @@ impl<S: AsFd> Ring<S> {
     fn tend(&mut self) -> io::Result<()> {
         let mut holders = std::mem::take(&mut self.holders);
         holders.retain(|&place| self.links[place as usize].as_ref().is_some_and(Link::holds));
+        // All that comes for a worker comes to such a socket.
+        let of_many = usize::from(self.pool.count()) / 2;
         for &place in &holders {
             let link = self.link_mut(place);
-            if link.received.len() > HELD && link.receiving == Receiving::Again {
+            let held = if link.addressed { of_many.max(HELD) } else { HELD };
+            if link.received.len() > held && link.receiving == Receiving::Again {
                 link.receiving = Receiving::Stopping;
                 self.cancel(Kind::Receive, place)?;
             }
@@ -1023,6 +1090,8 @@ impl<S: AsFd> Drop for Ring<S> {
             // The kernel may still use it.
             std::mem::forget(std::mem::take(&mut self.links));
             std::mem::forget(std::mem::take(&mut self.shared));
+            std::mem::forget(std::mem::take(&mut self.messages));
+            std::mem::forget(std::mem::take(&mut self.form));
         }
     }
 }

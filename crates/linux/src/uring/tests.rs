@@ -44,6 +44,8 @@ with_and_without_poller! {
     a_socket_can_be_changed_or_it_is_told_when: 4;
     more_operations_than_entries_are_all_done: 16;
     a_departure_time_reaches_the_kernel_with_its_datagram: 4;
+    datagrams_of_several_senders_are_told_apart: 2;
+    the_same_bytes_go_to_each_receiver: 2;
 }
 
 /// The kernel refuses a departure time of a socket that does not allow them, so it has read the control message.
@@ -624,4 +626,76 @@ fn a_socket_that_waits_for_much_is_received_from_when_it_is_there() {
         got += bytes.len();
     }
     assert!(got >= BUFFER);
+}
+
+/// A socket to which several others send: each datagram has its sender, also an empty one and one that nobody had a buffer for
+/// at first, and answers go to who has asked.
+fn datagrams_of_several_senders_are_told_apart(mut ring: Ring<UdpSocket>) {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let here = UdpSocket::bind(address).unwrap();
+        let to = here.local_addr().unwrap();
+        let key = ring.insert_addressed(here, 1);
+        let senders = [(); 3].map(|()| UdpSocket::bind(address).unwrap());
+        for round in 0..40u8 {
+            let lengths = [20, 0, BUFFER - IN_FRONT as usize];
+            for (sender, length) in senders.iter().zip(lengths) {
+                assert_eq!(sender.send_to(&vec![round; length], to).unwrap(), length);
+            }
+            let mut came = Vec::new();
+            while came.len() < 3 {
+                match ring.receive_from(&key) {
+                    Ok((_, sender, bytes)) => {
+                        assert!(bytes.iter().all(|byte| *byte == round));
+                        came.push((sender, bytes.len()));
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => drop(happen(&mut ring)),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let sent = senders.iter().zip(lengths);
+            let sent: Vec<_> = sent.map(|(of, length)| (of.local_addr().ok(), length)).collect();
+            assert_eq!(came, sent);
+            for (number, sender) in (0..).zip(&senders) {
+                let answer = [round, number, 7, 7, 7, 7, 7, 7, 9];
+                let to = sender.local_addr().unwrap();
+                let sent = loop {
+                    match ring.send_to(&key, &answer, to) {
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                            drop(happen(&mut ring));
+                        }
+                        done => break done.unwrap(),
+                    }
+                };
+                let mut got = [0; 20];
+                assert_eq!((sent, sender.recv(&mut got).unwrap()), (9, 9));
+                assert_eq!(got[..9], answer);
+            }
+        }
+        // In its buffers are headers too.
+        assert_eq!(ring.receive(&key, 20).unwrap_err().kind(), ErrorKind::Unsupported);
+        ring.close(key);
+    }
+}
+
+/// What a send to one receiver came to is not the result of a send of the same bytes to another, which nobody has sent yet.
+fn the_same_bytes_go_to_each_receiver(mut ring: Ring<UdpSocket>) {
+    let address = "127.0.0.1:0";
+    let key = ring.insert_addressed(UdpSocket::bind(address).unwrap(), 1);
+    let receivers = [(); 2].map(|()| UdpSocket::bind(address).unwrap());
+    let [one, other] = receivers.each_ref().map(|socket| socket.local_addr().unwrap());
+    let kind = |sent: io::Result<usize>| sent.unwrap_err().kind();
+    assert_eq!(kind(ring.send_to(&key, &[7; 16], one)), ErrorKind::WouldBlock);
+    while !happen(&mut ring).contains(&Event::Writable(1)) {}
+    assert_eq!(kind(ring.send_to(&key, &[7; 16], other)), ErrorKind::WouldBlock);
+    let sent = loop {
+        match ring.send_to(&key, &[7; 16], other) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => drop(happen(&mut ring)),
+            done => break done.unwrap(),
+        }
+    };
+    assert_eq!(sent, 16);
+    for receiver in &receivers {
+        assert_eq!(receiver.recv(&mut [0; 20]).unwrap(), 16);
+    }
+    ring.close(key);
 }

@@ -609,6 +609,10 @@ impl Net for FrameNet {
         self.sockets.receive_from_client(&connection.socket, call, timed)
     }
 
+    fn has_received(&self, connection: &FrameConnection) -> bool {
+        self.sockets.has_received(&connection.socket)
+    }
+
     fn will_answer(&mut self, connection: &FrameConnection) {
         self.sockets.will_answer(&connection.socket);
     }

@@ -64,6 +64,7 @@ use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, SegmentCounts, WorkerReport};
 pub(crate) use connections::transports_of;
+use listeners::Accepted;
 use placement::Placement;
 use services::{Announced, Services};
 use snapshots::{SharedReader, Snapshots, Workers};
@@ -216,6 +217,8 @@ pub struct Load {
     placements: BTreeMap<(u32, u32, u32), StrandPlacement>,
     /// Known to workers before they connect.
     observed: Arc<OnceLock<ObservedFlows>>,
+    /// Connections at listeners that workers share.
+    accepted: Accepted,
     warnings: Vec<Warning>,
 }
 
@@ -406,6 +409,7 @@ impl Load {
             route.deliver(arrival).map_err(LoadError::system("sockets of clients"))?;
         }
         let own_services = common.services.clone();
+        let accepted = Accepted::new(&own_services, shared.by_hash.is_some());
         let listeners = services.with_consent_answer(shared.listeners, &plan);
         let broker = (!listeners.is_empty())
             .then(|| {
@@ -449,6 +453,7 @@ impl Load {
             settings,
             placements: BTreeMap::new(),
             observed,
+            accepted,
             warnings,
         };
         Ok((load, prepared))
@@ -755,7 +760,11 @@ impl Load {
         rejected_connections += self.broker.as_ref().map_or(0, Broker::rejected_connections);
         let clients = self.own_services.iter().filter_map(|service| service.clients.as_deref());
         rejected_connections += clients.map(Clients::rejected).sum::<u64>();
-        self.warnings.retain(|warning| !matches!(warning, Warning::ConnectionsRejected(_)));
+        self.accepted.add(&result.io);
+        self.warnings.retain(|warning| {
+            !matches!(warning, Warning::ConnectionsRejected(_) | Warning::ConnectionsOnOtherCpu(_))
+        });
+        self.warnings.extend(self.accepted.warning());
         if rejected_connections > 0 {
             let host = String::new();
             self.warnings.push(Warning::from(warning::ConnectionsRejected {

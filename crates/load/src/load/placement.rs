@@ -11,6 +11,7 @@ use wirecost_program::files::stream_sources;
 use wirecost_program::{calls, served};
 
 use super::LoadError;
+use super::listeners::ports_of_reconnecting;
 use super::services::{Strands, own_addresses_per_strand};
 use crate::broker::WorkerOf;
 use crate::engines::Engine;
@@ -38,6 +39,8 @@ pub(super) struct Placement {
     /// The engine, where CPUs are too few for its threads of the kernel.
     crowded: Option<&'static str>,
     connections: u64,
+    /// At how many ports a service listens whose clients connect again and again to listeners of the workers.
+    listening_ports: u32,
 }
 
 impl Placement {
@@ -109,6 +112,7 @@ impl Placement {
             at_most("the number of workers, for all their descriptors", workers, WORKERS)
                 .map_err(|error| LoadError::Plan(error.to_string()))?;
         }
+        let listening_ports = ports_of_reconnecting(&plan.program, workers, descriptor_limit)?;
         if !everywhere.is_empty() {
             let all = groups.iter().filter(|group| everywhere.contains(&group.group));
             let (strands, connections) = all.fold((0, 0), |(strands, connections), group| {
@@ -156,11 +160,16 @@ impl Placement {
             forced,
             crowded,
             connections,
+            listening_ports,
         })
     }
 
     pub(super) fn workers(&self) -> u32 {
         self.workers
+    }
+
+    pub(super) fn listening_ports(&self) -> u32 {
+        self.listening_ports
     }
 
     /// Connections of all strands.
@@ -269,7 +278,7 @@ mod tests {
 
     use wirecost_model::plan::EngineName;
     use wirecost_model::profile::{IoValue, Options, Position, Until};
-    use wirecost_model::program::{HostFlowop, PhaseProgram, Program, ServiceRef};
+    use wirecost_model::program::{HostFlowop, PhaseProgram, Program, Service, ServiceRef};
 
     use super::*;
 
@@ -344,6 +353,34 @@ mod tests {
             let refused = placed(strands, Some(4), limit).unwrap_err().to_string();
             assert!(refused.contains("fewer strands or workers"), "{refused}");
         }
+    }
+
+    /// All listeners are opened by one thread, which needs descriptors for other things too.
+    #[test]
+    fn listeners_of_workers_are_as_many_as_descriptors_allow() {
+        let placed = |reconnects, workers, limit| {
+            let mut plan = plan_of(Side::Peer, Some(workers));
+            plan.program.groups = vec![everywhere(3)];
+            let options =
+                plan.program.groups[0].phases[0].as_ref().unwrap().acts[0].options.clone();
+            plan.program.services = vec![Service {
+                group: 0,
+                protocol: "tcp".to_owned(),
+                port: None,
+                conns_per_strand: 1,
+                reconnects,
+                clients: vec![0],
+                options,
+            }];
+            Placement::new(&plan, crate::engines::ALL[0], limit)
+        };
+        for (workers, limit, ports) in [(4, 20_000, 256), (32, 20_000, 128), (16, 2_100, 65)] {
+            assert_eq!(placed(true, workers, limit).unwrap().listening_ports(), ports, "{limit}");
+        }
+        let refused = placed(true, 100, 2_100).unwrap_err().to_string();
+        assert!(refused.contains("100 workers need 1600 listeners"), "{refused}");
+        assert!(refused.contains("2100 descriptors"), "{refused}");
+        assert!(placed(false, 100, 2_100).is_ok());
     }
 
     /// Pairs of the CPUs that the ends of a flow are on.

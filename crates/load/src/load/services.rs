@@ -23,7 +23,7 @@ use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step;
 
 use super::LoadError;
-use super::listeners::{WorkerListeners, ports_of_reconnecting};
+use super::listeners::WorkerListeners;
 use super::placement::Placement;
 use super::served::ServedSockets;
 use crate::broker::{ListenerKind, SharedListener, ask_consent};
@@ -88,7 +88,7 @@ pub(super) fn own_addresses_per_strand(
 }
 
 /// Whether strands of all workers accept the connections of a service.
-fn shares_listeners(service: &Service) -> bool {
+pub(super) fn shares_listeners(service: &Service) -> bool {
     let protocol = protocols::find(&service.protocol);
     protocol.is_some_and(|protocol| protocol.delivery().is_reliable())
         && ServerSockets.fits(protocol)
@@ -222,7 +222,7 @@ impl Services {
             }
             if own.listeners.is_some() {
                 let ports = match service.reconnects && service.port.is_none() {
-                    true => ports_of_reconnecting(placement.workers()),
+                    true => placement.listening_ports(),
                     false => shared_addresses(&service, strands, true),
                 };
                 let listeners = WorkerListeners::open(&services, own, (index, ports), placement)?;

@@ -237,7 +237,15 @@ impl DataPath {
         }
         let at = departures.map(|departures| move |message| departures.at(message));
         let at = at.as_ref().map(|at| at as &dyn Fn(usize) -> Nanos);
-        let sent = self.calls.send_at(&socket.fd, datagrams.bytes, messages, segment, at)?;
+        let sent = match datagrams.addressed {
+            [] => self.calls.send_at(&socket.fd, datagrams.bytes, messages, segment, at)?,
+            addressed => {
+                let to = addressed.iter().map(|message| message.to);
+                // Of workers that share a socket one may have it in a ring, for which it must block.
+                let wait = self.blocking;
+                self.calls.send_to(&socket.fd, datagrams.bytes, messages, segment, to, wait)?
+            }
+        };
         let sent = datagrams.datagrams(sent);
         self.io.send_calls += 1;
         self.io.sent_datagrams += sent as u64;
@@ -286,9 +294,16 @@ impl DataPath {
             self.note_stamp(stamp, at);
         }
         let batch = &self.batches.places[place];
-        let client = self.served[served].client(batch.sender())?;
+        let (client, from) = self.served[served].client(batch.sender())?;
         self.io.received_datagrams += 1;
-        Ok(FromClient { datagram: batch.datagram(), client, at: Monotonic.now() })
+        Ok(FromClient { datagram: batch.datagram(), client, from, at: Monotonic.now() })
+    }
+
+    /// See [`wirecost_program::net::Net::has_received`].
+    pub(super) fn has_received(&self, socket: &Socket) -> bool {
+        let place = socket.io.0.get().and_then(|used| used.place.get());
+        let batch = place.and_then(|place| self.batches.places.get(place));
+        batch.is_some_and(|batch| batch.next < batch.messages.len())
     }
 
     /// Where the state of a socket of several clients is.

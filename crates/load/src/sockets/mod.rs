@@ -149,7 +149,12 @@ impl Socket {
 
     /// See [`Transport::bypasses_ring`].
     pub(crate) fn bypasses_ring(&self) -> bool {
-        self.clients.is_some() || self.is_stamped() || self.transport.bypasses_ring()
+        self.is_stamped() || self.transport.bypasses_ring()
+    }
+
+    /// Whether several clients send to it.
+    pub(crate) fn is_served(&self) -> bool {
+        self.clients.is_some()
     }
 }
 
@@ -321,6 +326,10 @@ impl Net for Sockets {
         timed: bool,
     ) -> io::Result<FromClient<'_>> {
         self.data.receive_from_client(socket, call, timed)
+    }
+
+    fn has_received(&self, socket: &Socket) -> bool {
+        self.data.has_received(socket)
     }
 
     fn will_answer(&mut self, socket: &Socket) {

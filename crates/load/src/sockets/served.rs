@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::Clock;
 use wirecost_program::clients::Client;
@@ -34,8 +34,11 @@ impl Served {
         Self { clients, known: HashMap::new(), last: None, answered: None }
     }
 
-    /// Who has sent a datagram. Those of strangers are passed over, as after an interruption.
-    pub(super) fn client(&mut self, sender: Option<SocketAddr>) -> io::Result<&Client> {
+    /// Who has sent a datagram, and from where. Those of strangers are passed over, as after an interruption.
+    pub(super) fn client(
+        &mut self,
+        sender: Option<SocketAddr>,
+    ) -> io::Result<(&Client, SocketAddr)> {
         let stranger = || io::Error::from(io::ErrorKind::Interrupted);
         let sender = sender.ok_or_else(stranger)?;
         if self.last.as_ref().is_none_or(|(last, _)| *last != sender) {
@@ -50,7 +53,7 @@ impl Served {
             };
             self.last = Some((sender, client));
         }
-        self.last.as_ref().map(|(_, client)| &**client).ok_or_else(stranger)
+        self.last.as_ref().map(|(_, client)| (&**client, sender)).ok_or_else(stranger)
     }
 }
 
@@ -90,11 +93,13 @@ impl DataPath {
                 return Err(self.greeted_again(socket, sender, received.length));
             }
             self.note_stamp(received.stamp, at);
-            let client = self.served[place].client(sender)?;
+            let (client, from) = self.served[place].client(sender)?;
             let datagram = &self.buffer[..received.length];
-            return Ok(FromClient { datagram, client, at: Monotonic.now() });
+            return Ok(FromClient { datagram, client, from, at: Monotonic.now() });
         }
-        let flags = self.flags(timed);
+        // Of workers that share a socket one may have it in a ring, for which it must block.
+        let waits = self.blocking && !timed;
+        let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         let (got, _, sender) = rustix::net::recvfrom(&socket.fd, &mut self.buffer[..], flags)?;
         let at = Monotonic.now();
         let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
@@ -102,8 +107,29 @@ impl DataPath {
         if hello::is_greeting(&self.buffer[..got]) {
             return Err(self.greeted_again(socket, sender, got));
         }
-        let client = self.served[place].client(sender)?;
-        Ok(FromClient { datagram: &self.buffer[..got], client, at })
+        let (client, from) = self.served[place].client(sender)?;
+        Ok(FromClient { datagram: &self.buffer[..got], client, from, at })
+    }
+
+    /// The client that has sent a datagram which a ring has received.
+    pub(crate) fn sent_by_client<'a>(
+        &'a mut self,
+        socket: &Socket,
+        (datagram, sender): (&'a [u8], Option<SocketAddr>),
+    ) -> io::Result<FromClient<'a>> {
+        let place = self.served_place(socket);
+        self.served[place].client(sender)?;
+        if hello::is_greeting(datagram) {
+            return Err(welcome_again(socket, datagram, sender, self.run));
+        }
+        let (client, from) = self.served[place].client(sender)?;
+        Ok(FromClient { datagram, client, from, at: Monotonic.now() })
+    }
+
+    /// To whom an answer goes.
+    pub(crate) fn answered(&mut self, socket: &Socket) -> io::Result<SocketAddr> {
+        let place = self.served_place(socket);
+        self.served[place].answered.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// A client has not got its welcome, and repeats the hello to where its data goes.
@@ -126,8 +152,9 @@ impl DataPath {
 
     /// Sends to the client whose datagram is answered.
     pub(super) fn answer(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
-        let place = self.served_place(socket);
-        let address = self.served[place].answered.ok_or(io::ErrorKind::NotConnected)?;
-        Ok(rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL, &address)?)
+        let address = self.answered(socket)?;
+        // As in `receive_from_client`.
+        let wait = if self.blocking { SendFlags::empty() } else { SendFlags::DONTWAIT };
+        Ok(rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL | wait, &address)?)
     }
 }

@@ -109,6 +109,7 @@ warnings! {
     SharedMachine,
     Steal,
     Throttled,
+    ConnectionsOnOtherCpu,
     ConnectionsRejected,
     UnaccountedCpu,
     UnauthenticatedPeer,
@@ -165,6 +166,22 @@ impl From<&Warning> for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A string that goes on in the next line needs a backslash, else the indentation is a part of it: outside of
+    /// indentation, no line of the warnings has two spaces in a row.
+    #[test]
+    fn no_message_has_two_spaces_in_a_row() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/warning");
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let mut lines = 0;
+        for file in files {
+            for line in std::fs::read_to_string(&file).unwrap().lines() {
+                assert!(!line.trim_start().contains(&" ".repeat(2)), "{}: {line}", file.display());
+                lines += 1;
+            }
+        }
+        assert!(lines > 1000, "{lines}");
+    }
 
     /// As an agent tells it to the controller, which knows what the host is called.
     #[test]

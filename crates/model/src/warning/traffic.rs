@@ -305,6 +305,42 @@ impl Problem for ConnectionsRejected {
     }
 }
 
+/// Workers with listeners of their own accepted connections whose packets another CPU had handled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionsOnOtherCpu {
+    pub host: String,
+    pub connections: u64,
+    /// All that they accepted.
+    pub of: u64,
+}
+
+impl Problem for ConnectionsOnOtherCpu {
+    fn code(&self) -> &'static str {
+        "connections-on-other-cpu"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "{}, although server_sockets=per-worker: most likely packets arrive on CPUs that no worker is pinned to (pin one \
+             to each by --cpus and --workers, or keep interrupts and rps_cpus on the workers' CPUs); otherwise RPS, RFS or \
+             threaded NAPI moved a connection during its handshake",
+            self.brief()
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, connections, of } = self;
+        format!(
+            "{connections} of {of} connections to {host} were accepted by a worker on another CPU than the one that handled \
+             their packets"
+        )
+    }
+}
+
 /// The load was open loop, and the hosts or the network did not keep up with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferedLoadNotReached {

@@ -12,6 +12,7 @@ pub(crate) mod net;
 mod outstanding;
 mod pacing;
 mod plain;
+mod served;
 mod stacks;
 
 use std::ops::Range;
@@ -93,6 +94,8 @@ struct Running {
     record: Record,
     held: Option<Counts>,
     ended: bool,
+    /// What strands were told to do.
+    limits: Counts,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -199,11 +202,15 @@ impl Host {
         });
         let timings = timings.collect();
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
+            let of_group = self.groups[group].phases[phase].as_deref();
             let limit = match until(&self.groups[group]) {
+                Some(Until::Iterations(_)) if of_group.is_some_and(|phase| phase.serves) => {
+                    u64::MAX
+                }
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
-            strand.enter(self.groups[group].phases[phase].as_deref(), start, limit);
+            strand.enter(of_group, start, limit);
         }
         for (state, &group) in self.states.iter_mut().zip(&self.group_of) {
             *state = StrandState::default();
@@ -216,28 +223,34 @@ impl Host {
         let record = Record::new(Arc::new(WorkerCounters::new(rows, whole)), window, 1);
         // Without memory, it only counts.
         let record = record.with_log(Some(OperationLog::new(Arc::new(LogMemory::new(0, 1)))));
-        self.running = Some(Running { timings, record, held: None, ended: false });
+        let limits = Counts::new();
+        self.running = Some(Running { timings, record, held: None, ended: false, limits });
     }
 
-    fn hold(&mut self) {
+    fn hold(&mut self, phase: usize) {
         let running = self.running.as_mut().unwrap();
         running.timings.iter_mut().for_each(|timing| timing.closed = true);
         let mut started = Counts::new();
-        for strand in &self.strands {
-            started.entry(strand.group).or_default().push(strand.started().max(strand.limit()));
+        for (strand, &group) in self.strands.iter().zip(&self.group_of) {
+            let serves = self.groups[group].phases[phase].as_ref().is_some_and(|p| p.serves);
+            let of_strand = if serves { 0 } else { strand.started().max(strand.limit()) };
+            started.entry(strand.group).or_default().push(of_strand);
         }
         running.held = Some(started);
     }
 
-    fn finish(&mut self, limits: &Counts) {
+    fn finish(&mut self, phase: usize, limits: &Counts) {
         let running = self.running.as_mut().unwrap();
         for timing in &mut running.timings {
             timing.closed = true;
             timing.finishing = true;
         }
-        for strand in &mut self.strands {
+        running.limits = limits.clone();
+        for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
+            let serves = self.groups[group].phases[phase].as_ref().is_some_and(|p| p.serves);
             let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
-            strand.raise_limit(limit.copied().unwrap_or_default());
+            let limit = if serves { u64::MAX } else { limit.copied().unwrap_or_default() };
+            strand.raise_limit(limit);
         }
         self.states.iter_mut().for_each(|state| state.ready = true);
     }
@@ -276,7 +289,7 @@ impl Sim<'_> {
                 if running.held.is_none()
                     && ((end > 0 && self.net.now >= end) || (end == 0 && finished))
                 {
-                    host.hold();
+                    host.hold(phase);
                 }
             }
             let enough = self.hosts.iter().enumerate().all(|(number, host)| {
@@ -346,7 +359,7 @@ impl Sim<'_> {
         let programs: Vec<&Program> = self.outcome.programs.iter().collect();
         let limits = completion_limits(&programs, phase as u32, started);
         for (host, limits) in self.hosts.iter_mut().zip(&limits) {
-            host.finish(limits);
+            host.finish(phase, limits);
         }
     }
 
@@ -356,10 +369,15 @@ impl Sim<'_> {
         for host in &mut self.hosts {
             let running = host.running.as_mut().unwrap();
             for (strand, &group) in host.strands.iter_mut().zip(&host.group_of) {
-                if let Some(phase) = &host.groups[group].phases[phase]
-                    && !running.ended
+                let Some(of_group) = &host.groups[group].phases[phase] else { continue };
+                let heard = if of_group.serves { self.net.shared.last_heard() } else { 0 };
+                if !running.ended
+                    && strand.give_up_missing(of_group, &running.record, now, since.max(heard))
+                    && of_group.serves
                 {
-                    strand.give_up_missing(phase, &running.record, now, since);
+                    let limits = running.limits.get(&strand.group);
+                    let tag = (phase as u64 + 1) << 56;
+                    self.net.shared.give_up(tag, of_group, limits, &running.record.counters);
                 }
             }
             running.ended |= host.strands.iter().all(Strand::finished);

@@ -5,10 +5,11 @@ use std::io;
 
 use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
 
+use super::served::SharedSockets;
 use crate::calls::KernelReceive;
 use crate::draw;
-use crate::net::{Interest, Net, Opening, Owner};
-use crate::payload::DatagramBatch;
+use crate::net::{FromClient, Interest, Net, Opening, Owner};
+use crate::payload::{Addressed, DatagramBatch};
 use crate::step::{Open, ReceiveCall, SendCall};
 
 /// What the network does to those who use it.
@@ -31,6 +32,8 @@ pub(crate) struct Weather {
     pub(crate) queue: usize,
     /// Of a thousand connects, so many are refused.
     pub(crate) refused: u64,
+    /// The end to which no answer can be sent: the network refuses its address.
+    pub(crate) refused_end: Option<usize>,
     /// Whether each end that accepted datagrams is told first that its answer to a repeated hello was refused.
     pub(crate) answers_refused: bool,
     /// How much later than others connections may arrive.
@@ -43,6 +46,8 @@ pub(crate) struct Weather {
     pub(crate) silent: bool,
     /// The files of every `sendfile`.
     pub(crate) files: Vec<u64>,
+    /// Sockets of a peer whose clients share those of its workers.
+    pub(crate) workers: u32,
 }
 
 impl Default for Weather {
@@ -58,12 +63,14 @@ impl Default for Weather {
             twice: 0,
             queue: 64,
             refused: 0,
+            refused_end: None,
             answers_refused: false,
             straggle: 0,
             told_late: 0,
             times: 1,
             silent: false,
             files: Vec::new(),
+            workers: 2,
         }
     }
 }
@@ -88,6 +95,10 @@ struct End {
     /// When that is told.
     told: Nanos,
     incoming: VecDeque<(Nanos, Vec<u8>)>,
+    /// The ends that have sent them, of datagrams.
+    senders: VecDeque<usize>,
+    /// The end at which what is sent to this one arrives: another one where both are of one socket.
+    queue: usize,
 }
 
 type Place = (u32, u32, u32);
@@ -121,6 +132,8 @@ pub(crate) struct SimNet {
     pub(crate) longest_unread: Nanos,
     /// Bytes of streams that were thrown away unread.
     pub(crate) discarded: usize,
+    /// Sockets that several clients send to.
+    pub(crate) shared: SharedSockets,
 }
 
 impl SimNet {
@@ -138,6 +151,7 @@ impl SimNet {
             departures: Vec::new(),
             longest_unread: 0,
             discarded: 0,
+            shared: SharedSockets::default(),
         }
     }
 
@@ -163,6 +177,7 @@ impl SimNet {
         }
         match on {
             Interest::Readable => {
+                let end = &self.ends[end.queue];
                 let there = end.incoming.iter().take_while(|(at, _)| *at <= self.now);
                 end.closes.min(end.ended) <= self.now
                     || if end.datagram {
@@ -230,9 +245,14 @@ impl SimNet {
         Ok(length)
     }
 
-    /// Sends a datagram, which leaves at an instant or at once.
-    fn send_datagram(&mut self, socket: usize, bytes: &[u8], leaves: Nanos) -> usize {
-        let other = self.ends[socket].other;
+    /// Sends a datagram to an end, which leaves at an instant or at once.
+    fn send_datagram_to(
+        &mut self,
+        (socket, to): (usize, usize),
+        bytes: &[u8],
+        leaves: Nanos,
+    ) -> usize {
+        let other = self.ends[to].queue;
         let lost = self.happens(self.weather.loss);
         let late = if self.happens(self.weather.late) { self.weather.late_by } else { 0 };
         let at = self.now.max(leaves) + self.weather.latency + late;
@@ -242,6 +262,7 @@ impl SimNet {
             if end.open && !lost && end.incoming.len() < self.weather.queue {
                 let place = end.incoming.partition_point(|(before, _)| *before <= at);
                 end.incoming.insert(place, (at, bytes.to_vec()));
+                end.senders.insert(place, socket);
             }
         }
         bytes.len()
@@ -264,6 +285,7 @@ impl Net for SimNet {
         let (here, there) = (self.ends.len(), self.ends.len() + 1);
         let arrives = self.now + self.weather.latency;
         let datagram = !open.protocol.delivery().is_reliable();
+        let queue = self.shared.queue(open, owner, (here, there), self.weather.workers);
         let opens = if datagram { Nanos::MAX } else { arrives + self.weather.latency };
         for (other, opens) in [(there, opens), (here, 0)] {
             self.ends.push(End {
@@ -280,6 +302,8 @@ impl Net for SimNet {
                 deferred: None,
                 told: 0,
                 incoming: VecDeque::new(),
+                senders: VecDeque::new(),
+                queue: if other == here { queue } else { here },
             });
         }
         let place = (service.host, owner.group, owner.strand);
@@ -332,7 +356,8 @@ impl Net for SimNet {
                 Some(_) => return Err(io::ErrorKind::WouldBlock.into()),
                 None => {}
             }
-            let sent = self.send_datagram(socket, bytes, 0);
+            let to = self.shared.asked(socket).unwrap_or(self.ends[socket].other);
+            let sent = self.send_datagram_to((socket, to), bytes, 0);
             if self.weather.told_late > 0 {
                 self.ends[socket].deferred = Some((sent, bytes.len()));
                 self.ends[socket].told = now + self.weather.told_late;
@@ -393,6 +418,11 @@ impl Net for SimNet {
         let handed_over = self.now;
         self.spend();
         let messages: Vec<usize> = datagrams.messages().collect();
+        let addressed = datagrams.addressed;
+        // There is room at once.
+        if !addressed.is_empty() && self.draw(3) == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         // A ring has calls for one datagram only.
         let defers = self.weather.told_late > 0 && datagrams.departures.is_some();
         let defers = defers && datagrams.lengths.len() == 1;
@@ -406,7 +436,15 @@ impl Net for SimNet {
             None => {}
         }
         // The kernel may take fewer messages than it is given, but none in part.
-        let taken = 1 + self.draw(messages.len() as u64 - 1) as usize;
+        let mut taken = 1 + self.draw(messages.len() as u64 - 1) as usize;
+        // Nor one behind one that it cannot send, which it only tells of where that is the first.
+        let refused =
+            |message: &Addressed| Some(SharedSockets::end(message.to)) == self.weather.refused_end;
+        match addressed.iter().position(refused) {
+            Some(0) => return Err(io::ErrorKind::HostUnreachable.into()),
+            Some(before) => taken = taken.min(before),
+            None => {}
+        }
         let mut rest = datagrams.bytes;
         let mut lengths = datagrams.lengths.iter();
         for message in 0..taken {
@@ -414,9 +452,13 @@ impl Net for SimNet {
             if left > 0 {
                 self.departures.push(Departed { socket, handed_over, left });
             }
-            for &length in lengths.by_ref().take(datagrams.segments) {
+            let of_message = addressed.get(message);
+            let to = of_message.map(|message| SharedSockets::end(message.to));
+            let to = to.unwrap_or(self.ends[socket].other);
+            let most = of_message.map_or(datagrams.segments, |message| message.datagrams.into());
+            for &length in lengths.by_ref().take(most) {
                 let (datagram, behind) = rest.split_at(length);
-                self.send_datagram(socket, datagram, left);
+                self.send_datagram_to((socket, to), datagram, left);
                 rest = behind;
             }
         }
@@ -460,6 +502,7 @@ impl Net for SimNet {
             bytes.truncate(size);
             self.received = std::mem::take(bytes);
             end.incoming.pop_front();
+            end.senders.pop_front();
             return Ok(&self.received);
         }
         // What has come of a stream has no boundaries.
@@ -474,6 +517,38 @@ impl Net for SimNet {
             end.incoming.pop_front();
         }
         Ok(&self.received)
+    }
+
+    fn receive_from_client(
+        &mut self,
+        &socket: &usize,
+        call: ReceiveCall,
+        _: bool,
+    ) -> io::Result<FromClient<'_>> {
+        self.spend();
+        let now = self.now;
+        assert!(self.ends[socket].open, "receives from a closed socket");
+        if !self.shared.has_received(socket) {
+            let most = match call {
+                ReceiveCall::Batched(receives) => receives.messages.into(),
+                _ => 1,
+            };
+            let queue = self.ends[socket].queue;
+            let end = &mut self.ends[queue];
+            let there = end.incoming.iter().take(most).take_while(|(at, _)| *at <= now).count();
+            let datagrams = end.incoming.drain(..there).map(|(_, bytes)| bytes);
+            self.shared.received(socket, datagrams.zip(end.senders.drain(..there)));
+            self.receives += usize::from(there > 0);
+        }
+        self.shared.take(socket, now)
+    }
+
+    fn has_received(&self, &socket: &usize) -> bool {
+        self.shared.has_received(socket)
+    }
+
+    fn will_answer(&mut self, &socket: &usize) {
+        self.shared.will_answer(socket);
     }
 
     fn take_hello_refusal(&self, &socket: &usize, error: &io::Error) -> bool {

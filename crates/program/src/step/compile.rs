@@ -74,7 +74,7 @@ struct Connections<'a> {
     protocols: BTreeMap<u32, &'static dyn Protocol>,
     /// Connections whose datagrams are received several at a time.
     batched: BTreeMap<u32, Receives>,
-    /// Connections on which some flowop receives by other than plain calls.
+    /// Connections on which some flowop receives by other than plain calls, or answers several clients by one call.
     special_receivers: BTreeSet<u32>,
 }
 
@@ -83,14 +83,19 @@ impl Host<'_> {
     fn group(&self, group: &GroupProgram, rows: &mut [u32]) -> Result<Group, String> {
         let protocols = connection_protocols(group);
         let batched = calls::batched_receives(group, &protocols);
+        let serves = served::shared_sockets(group).is_some();
+        let mut special_receivers =
+            calls::special_receivers(group, &protocols, &batched, &self.sinks);
+        if serves {
+            special_receivers.extend(calls::batched_senders(group, &protocols));
+        }
         let connections = Connections {
             group,
             ids: connection_ids(group),
-            special_receivers: calls::special_receivers(group, &protocols, &batched, &self.sinks),
+            special_receivers,
             batched,
             protocols,
         };
-        let serves = served::shared_sockets(group).is_some();
         let shares_listeners = served::shared_listeners(group).is_some();
         let mut phases = Vec::new();
         let mut keys = Vec::new();
@@ -411,6 +416,7 @@ fn finish(
         lead,
         ahead,
         serves: false,
+        answers_together: false,
         shares_listeners: false,
         datagrams_only,
         opens,

@@ -268,6 +268,9 @@ pub struct Phase {
     pub ahead: u64,
     /// Whether the strand receives from any client, on a socket that it may share with other strands.
     pub serves: bool,
+    /// Whether such a strand answers what has come by one call: it reads for as long as there is something, and then sends
+    /// all answers.
+    pub answers_together: bool,
     /// Whether the strands of all workers accept at listeners that they share: which client a strand serves is known
     /// to nobody, only how many transactions they complete together.
     pub shares_listeners: bool,
@@ -294,8 +297,19 @@ impl Phase {
     fn serving(mut self) -> Self {
         self.serves = self.datagrams_only && !self.opens && !self.mixed;
         self.may_skip &= !self.serves;
-        if self.serves {
-            self.plain.clear();
+        if !self.serves {
+            return self;
+        }
+        self.plain.clear();
+        if let [request, answer] = &mut self.steps[..]
+            && request.receives()
+            && let Action::Send(send) = &answer.action
+        {
+            // However many a client sends at a time, and whoever they are of, each is answered by one. When there are
+            // no more, the strand goes on to the next step.
+            self.answers_together = matches!(send.call, SendCall::Batched(_));
+            let count = if self.answers_together { u64::MAX } else { 1 };
+            (request.count, answer.count) = (count, count);
         }
         self
     }

@@ -8,7 +8,7 @@ use super::{Context, Strand, Turn};
 use crate::arrivals::{Arrival, arrived};
 use crate::net::{FromClient, Interest, Net};
 use crate::payload;
-use crate::record::Record;
+use crate::record::{Record, WorkerCounters};
 use crate::step::{Action, Phase, Receive, Step};
 
 /// How long a strand waits for the other side to begin a transaction that may have failed there,
@@ -71,6 +71,14 @@ impl<S> Strand<S> {
         let counters = &context.record.counters;
         let Some(number) = arrival.number.filter(|_| !arrival.belated) else {
             counters.late.add(u64::from(arrival.is_new));
+            // Of several answers a later one may have come first: each of them ends an operation all the same.
+            let first = conn.expected.saturating_sub(self.operation.number);
+            let is_of_step =
+                |number: u64| (first..first.saturating_add(step.count)).contains(&number);
+            if receive.reply && arrival.is_new && arrival.number.is_some_and(is_of_step) {
+                self.complete(step, phase, now, context);
+                self.pass_unanswered(receive, slot, &context.record.counters);
+            }
             return Ok(None);
         };
         if ahead > 0 {
@@ -82,7 +90,21 @@ impl<S> Strand<S> {
             conn.pass_over(number, &counters.arrivals);
         }
         self.take_expected(phase, (slot, number, now), context);
+        self.pass_unanswered(receive, slot, &context.record.counters);
         Ok(None)
+    }
+
+    /// Where the step under way has just begun, what the one before it has left without an answer is lost. A later answer
+    /// than an operation's own may have ended that.
+    fn pass_unanswered(&mut self, receive: &Receive, slot: u32, counters: &WorkerCounters) {
+        if receive.reply
+            && self.operation.number == 0
+            && let Some(conn) = self.connections.get_mut(slot)
+            && conn.received < conn.expected
+        {
+            counters.gaps.add(conn.expected - conn.received);
+            conn.pass_over(conn.expected, &counters.arrivals);
+        }
     }
 
     /// A datagram that the strand now waits for has come.
@@ -147,12 +169,17 @@ impl<S> Strand<S> {
         receive: &Receive,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        let timed = step.timeout.is_some() || context.timing.finishing;
+        let has_answers = self.has_answers();
+        let timed = step.timeout.is_some() || context.timing.finishing || has_answers;
         let slot = self.operation.slot;
         let conn = self.connections.require(slot)?;
-        let FromClient { datagram, client, at: now } =
+        let FromClient { datagram, client, from, at: now } =
             match context.net.receive_from_client(&conn.socket, receive.call, timed) {
                 Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && has_answers => {
+                    self.end_step(phase);
+                    return Ok(None);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
                 }
@@ -174,8 +201,13 @@ impl<S> Strand<S> {
         }
         let conn = self.connections.require(slot)?;
         if let Some(number) = taken.answer {
-            conn.sent = number;
-            context.net.will_answer(&conn.socket);
+            match &mut self.answers {
+                Some(answers) => answers.add(context.tag | number, from),
+                None => {
+                    conn.sent = number;
+                    context.net.will_answer(&conn.socket);
+                }
+            }
         }
         context.record.received(step.row, conn.connector, got);
         context.record.counters.datagrams_received.add(1);
@@ -188,6 +220,7 @@ impl<S> Strand<S> {
         if taken.answer.is_some() {
             self.complete(step, phase, now, context);
         }
+        self.answer_if_all(phase, receive, context);
         Ok(None)
     }
 
@@ -340,7 +373,7 @@ impl<S> Strand<S> {
                 .steps
                 .get(self.transaction.step())
                 .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept(_)));
-        let is_busy = self.skip.is_some();
+        let is_busy = self.skip.is_some() || self.has_answers();
         if is_busy || !(waits || self.has_outstanding()) || self.finished() {
             return false;
         }
@@ -414,7 +447,6 @@ mod tests {
 
     use super::*;
     use crate::payload::Patterns;
-    use crate::record::WorkerCounters;
     use crate::sim::datagrams::{order, programs, udp};
     use crate::sim::net::{SimNet, Weather};
     use crate::sim::{connect, profile, times};

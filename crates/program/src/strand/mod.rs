@@ -1,6 +1,7 @@
 //! A strand: one independent actor that runs its group's steps. A small state machine that never
 //! blocks by itself; an engine lets it run until it has to wait, and remembers what for.
 
+mod answers;
 mod connections;
 mod datagrams;
 mod low_water;
@@ -18,6 +19,7 @@ use std::io;
 
 use wirecost_model::clock::{MILLISECOND, Nanos};
 
+use self::answers::Answers;
 use self::connections::Connections;
 use self::datagrams::Skip;
 use self::operation::Operation;
@@ -144,6 +146,8 @@ pub struct Strand<S> {
     operation: Operation,
     /// Where requests do not wait for the answers to those before them.
     outstanding: Option<Box<Outstanding>>,
+    /// Where it answers several clients together.
+    answers: Option<Box<Answers>>,
     pacing: Pacing,
     received: Received,
     /// Where a datagram has come far behind what it waited for, and not all before it has been passed over.
@@ -166,6 +170,7 @@ impl<S> Strand<S> {
             transaction: Transaction::default(),
             operation: Operation::default(),
             outstanding: None,
+            answers: None,
             pacing: Pacing::default(),
             received: Received::default(),
             skip: None,
@@ -186,6 +191,7 @@ impl<S> Strand<S> {
         }
         let most = phase.and_then(|phase| phase.outstanding);
         self.outstanding = most.map(|most| Box::new(Outstanding::new(most, start)));
+        self.answers = phase.and_then(Answers::new).map(Box::new);
         self.pacing = Pacing::default();
         self.received.last = start;
         self.received.ahead = 0;
@@ -609,6 +615,9 @@ impl<S> Strand<S> {
                 SendCall::Plain(_) => self.send(step, phase, &send.messages, send.call, context),
                 SendCall::StreamSend(way) => {
                     self.send_streamed(step, phase, &send.messages, way, context)
+                }
+                SendCall::Batched(sends) if phase.answers_together => {
+                    self.send_answers(step, phase, &send.messages, sends, context)
                 }
                 SendCall::Batched(sends) => {
                     self.send_batch(step, phase, &send.messages, sends, context)

@@ -14,7 +14,7 @@ impl RunOption for Workers {
     }
 
     fn help(&self) -> &'static str {
-        "Number of workers on each host, or on hosts by name: `master=4,peer=1` [default: one per CPU]"
+        "Number of workers on each host, or on hosts by name: `master=4,peer=1` [default: one per CPU; engine af_xdp: 1]"
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {
