@@ -6,16 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use wirecost_model::clock::seconds;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
-    Datagrams as DatagramCounts, Edge, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
-    burst_lengths,
+    Datagrams as DatagramCounts, Edge, FlowopCounts, FlowopKey, IoCounts, Setting, burst_lengths,
 };
 use wirecost_model::outcome::Outcome;
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    AcceptedConnections, AfterRamp, Connections, Datagrams, Fairness, FileUse, FlowopRow,
-    FrameCounts, Io, Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts,
-    SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
+    AcceptedConnections, AfterRamp, Connections, Datagrams, FileUse, FlowopRow, FrameCounts, Io, Latency,
+    LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput,
+    Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -372,12 +371,6 @@ fn files_of(window: &HostWindow<'_>) -> Option<FileUse> {
         read_back_bytes: some(checks.read_back_bytes),
         read_back_cached_bytes: some(checks.read_back_bytes).map(|_| checks.read_back_cached_bytes),
     })
-}
-
-pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {
-    let mut sums = FairnessSums::default();
-    masters(windows).for_each(|w| sums.merge(&w.phase.fairness));
-    Some(Fairness { jain: sums.jain()?, strands: sums.strands })
 }
 
 /// Where strands were placed, as the hosts that connect say, with what their peers saw of the packets.

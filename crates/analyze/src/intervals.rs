@@ -1,6 +1,8 @@
 //! The window in intervals: which snapshots of the hosts belong together, what each interval moved,
 //! and which intervals were lost.
 
+use std::collections::BTreeMap;
+
 use wirecost_model::clock::{self, Nanos};
 use wirecost_model::measure::{Edge, Snapshot};
 use wirecost_model::run::Interval;
@@ -73,6 +75,32 @@ pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Snapshot>> 
         windows.iter().map(|w| boundaries(w, length, intervals)).collect();
     (0..=intervals)
         .filter_map(|number| hosts.iter().map(|host| host.snapshots[number]).collect())
+        .collect()
+}
+
+/// The same from the start of traffic: the start of the phase and the intervals of the ramp come before the window.
+pub(crate) fn since_start<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Snapshot>> {
+    let of_start = |window: &HostWindow<'a>| {
+        let start = window.phase.snapshot(Edge::PhaseStart)?;
+        (start.at < window.span.start.at).then_some(start)
+    };
+    let start: Option<Vec<&Snapshot>> = windows.iter().map(of_start).collect();
+    let ramp = length(windows).map(|length| ramp(windows, length)).unwrap_or_default();
+    start.into_iter().chain(ramp).chain(aligned(windows)).collect()
+}
+
+/// The boundaries of the ramp of which every host has a snapshot; they count back from the window's start.
+fn ramp<'a>(windows: &[HostWindow<'a>], length: Nanos) -> Vec<Vec<&'a Snapshot>> {
+    let of_host = |window: &HostWindow<'a>| -> BTreeMap<Nanos, &'a Snapshot> {
+        let from = window.span.start.due;
+        let before = window.phase.snapshots.iter().filter(|s| s.edge == Edge::Interval);
+        let before = before.filter(|snapshot| snapshot.due < from);
+        before.map(|snapshot| ((from - snapshot.due + length / 2) / length, snapshot)).collect()
+    };
+    let hosts: Vec<BTreeMap<Nanos, &Snapshot>> = windows.iter().map(of_host).collect();
+    let numbers = hosts.first().map(|first| first.keys().rev().copied()).into_iter().flatten();
+    numbers
+        .filter_map(|number| hosts.iter().map(|host| host.get(&number).copied()).collect())
         .collect()
 }
 

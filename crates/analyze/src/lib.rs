@@ -6,6 +6,7 @@
 
 pub mod compare;
 mod conservation;
+pub mod convergence;
 pub mod cost_model;
 mod cpu;
 mod crypto;
@@ -26,10 +27,13 @@ mod link;
 pub mod measured;
 pub mod metrics;
 mod observed;
+mod rfc6349;
 mod run_warnings;
 pub mod search;
 pub mod statistics;
+mod streams;
 pub mod udp_scaling;
+pub mod wan_tuning;
 mod watched;
 mod window;
 
@@ -101,6 +105,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.netem = link::netem(outcome, &windows);
     run.hosts = hosts::hosts(outcome, &windows, run.link.as_ref());
     run.machines = hosts::machines(outcome, &windows, run.link.as_ref());
+    run.rfc6349 = rfc6349::of(&run, &windows);
     run.observe = observed::section(outcome, &windows);
     observed::spread_cost(&mut run);
     frames::add_observed(&mut run);
@@ -158,7 +163,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.tcp = figures::tcp(windows);
     run.datagrams = plan.datagrams.then(|| figures::datagrams(windows));
     run.frames = plan.datagrams.then(|| frames::of(windows, run.engine == NATIVE_FRAMES));
-    run.fairness = figures::fairness(windows);
+    streams::fill(run, windows);
     run.io = figures::io(windows);
 }
 

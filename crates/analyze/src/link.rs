@@ -11,9 +11,27 @@ use wirecost_model::link::{
 };
 use wirecost_model::observe::HostObservation;
 use wirecost_model::outcome::Outcome;
+use wirecost_model::run::Run;
 
 use crate::window::HostWindow;
 use crate::{hosts, observed};
+
+/// Bits on the wire per second of the slowest link of a run: of the hosts' devices, and of an emulated link in the
+/// direction in which more bytes went (of a trace: its mean). `None` where it is unknown.
+pub(crate) fn rate(run: &Run) -> Option<u64> {
+    let of_lab = run.link.as_ref().map(|link| &link.link);
+    let specs = of_lab.into_iter().chain(run.netem.as_ref().map(|netem| &netem.link));
+    let to_master = run
+        .throughput
+        .as_ref()
+        .is_some_and(|throughput| throughput.rx_bits_per_second > throughput.tx_bits_per_second);
+    let emulated = specs.filter_map(|spec| {
+        let direction = if to_master { &spec.back } else { &spec.forward };
+        direction.capacity.mean()
+    });
+    let devices = run.hosts.iter().filter_map(|host| host.facts.link_bits_per_second);
+    emulated.chain(devices).min()
+}
 
 /// The report; `None` without emulated links or without two readings of their counters in the window.
 pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<LinkReport> {
@@ -137,4 +155,56 @@ fn traced(link: &LinkOutcome, seen: &HostObservation) -> Option<f64> {
     let users = cpu.users();
     let user = users.iter().find(|user| user.pid == Some(link.pid))?;
     (seen.seconds > 0.0).then(|| user.seconds * 100.0 / seen.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_model::link::{Capacity, Conditions, LinkSpec, Topology};
+    use wirecost_model::run::HostRow;
+
+    use super::*;
+    use crate::fixtures;
+
+    fn run(forward: Capacity, back: Capacity) -> Run {
+        let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
+        let of = |capacity| Conditions { capacity, ..Conditions::default() };
+        run.link = Some(LinkReport {
+            topology: Topology::Pair,
+            link: LinkSpec { forward: of(forward), back: of(back), nic: None },
+            seconds: 1.0,
+            lines: Vec::new(),
+            devices: Vec::new(),
+            error_us: None,
+            late: 0.0,
+            refused: 0,
+            unread: 0,
+            unheld: 0,
+            cpu_percent: 0.0,
+            cpu_source: String::new(),
+            cpus: BTreeMap::new(),
+        });
+        run
+    }
+
+    #[test]
+    fn an_emulated_link_has_the_rate_of_the_busier_direction() {
+        let mut run = run(Capacity::Rate(500), Capacity::Rate(20));
+        run.throughput = Some(fixtures::throughput(7.0, 0));
+        assert_eq!(rate(&run), Some(500));
+        let throughput = run.throughput.as_mut().unwrap();
+        (throughput.tx_bits_per_second, throughput.rx_bits_per_second) = (1.0, 7.0);
+        assert_eq!(rate(&run), Some(20));
+    }
+
+    #[test]
+    fn the_slowest_link_counts_and_none_is_unknown() {
+        let mut run = run(Capacity::Unlimited, Capacity::Rate(20));
+        assert_eq!(rate(&run), None);
+        let mut host: HostRow = fixtures::host("h1");
+        host.facts.link_bits_per_second = Some(300);
+        run.hosts = vec![host];
+        assert_eq!(rate(&run), Some(300));
+        run.link.as_mut().unwrap().link.forward.capacity = Capacity::Steps(vec![(1, 100)]);
+        assert_eq!(rate(&run), Some(100));
+    }
 }

@@ -27,6 +27,10 @@ pub struct TcpInfo {
     pub data_segments_out: Option<u32>,
     /// Packets that came beyond what was awaited.
     pub out_of_order: Option<u32>,
+    /// Smallest round-trip time of the last five minutes (sysctl `tcp_min_rtt_wlen`), microseconds.
+    pub min_rtt_us: Option<u32>,
+    /// Largest packet that the path takes, bytes of IP.
+    pub path_mtu: u32,
 }
 
 /// The rest of it that an observer wants. Counters are since the connection began.
@@ -47,7 +51,6 @@ pub struct TcpDetail {
     pub receive_mss: u32,
     /// Largest segment that this end takes, bytes.
     pub advertised_mss: u32,
-    pub min_rtt_us: Option<u32>,
     /// Time with data in flight; the parts of it limited by the receiver's window, and by the send
     /// buffer. Microseconds.
     pub busy_us: Option<u64>,
@@ -64,6 +67,7 @@ pub struct TcpDetail {
 mod offset {
     pub(super) const SND_MSS: usize = 16;
     pub(super) const RCV_MSS: usize = 20;
+    pub(super) const PMTU: usize = 60;
     pub(super) const RTT: usize = 68;
     pub(super) const RTTVAR: usize = 72;
     pub(super) const SND_CWND: usize = 80;
@@ -121,7 +125,6 @@ pub(crate) fn detail(bytes: &[u8]) -> TcpDetail {
         data_segments_in: u32_at(offset::DATA_SEGS_IN),
         receive_mss: u32_at(offset::RCV_MSS).unwrap_or(0),
         advertised_mss: u32_at(offset::ADVMSS).unwrap_or(0),
-        min_rtt_us: u32_at(offset::MIN_RTT).filter(|&rtt| rtt != u32::MAX),
         busy_us: u64_at(offset::BUSY_TIME),
         receive_window_limited_us: u64_at(offset::RWND_LIMITED),
         send_buffer_limited_us: u64_at(offset::SNDBUF_LIMITED),
@@ -147,6 +150,8 @@ pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
         not_sent: known_u32_at(offset::NOTSENT_BYTES),
         data_segments_out: known_u32_at(offset::DATA_SEGS_OUT),
         out_of_order: known_u32_at(offset::RCV_OOOPACK),
+        min_rtt_us: known_u32_at(offset::MIN_RTT).filter(|&rtt| rtt != u32::MAX),
+        path_mtu: u32_at(offset::PMTU),
     }
 }
 

@@ -16,6 +16,7 @@ pub mod permissions;
 mod ring_net;
 mod socket_options;
 mod sockets;
+mod strand_series;
 mod stream_files;
 mod tls;
 mod transports;

@@ -13,7 +13,8 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
-    Edge, FairnessSums, FileChecks, IoCounts, Snapshot, StrandOperations, StrandTotals, TcpSample,
+    Edge, FairnessSums, FileChecks, IoCounts, Snapshot, StrandOperations, StrandSeries, StrandTotals,
+    TcpSample,
 };
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::Endpoints;
@@ -29,6 +30,7 @@ use wirecost_program::strand::{Context, PhaseTiming, Strand, StrandError, Turn};
 
 use crate::clients::Clients;
 use crate::sockets::{Arrival, Socket, Sockets, Token};
+use crate::strand_series::Recorder;
 
 /// TCP_INFO is sampled at most this often.
 const SAMPLE_INTERVAL: Nanos = 100 * MILLISECOND;
@@ -70,6 +72,8 @@ pub(crate) struct PhaseOrder {
     pub(crate) completed: Arc<[AtomicU64]>,
     /// No more are kept.
     pub(crate) most_samples: usize,
+    /// How often the bytes of each strand are recorded; `None` where there are too many strands.
+    pub(crate) follow: Option<Nanos>,
 }
 
 /// What a worker says.
@@ -147,6 +151,7 @@ pub(crate) struct WorkerReport {
     pub(crate) group_transactions: Vec<Histogram>,
     /// Only with details.
     pub(crate) strands: Vec<StrandTotals>,
+    pub(crate) strand_series: Vec<StrandSeries>,
     /// Single operations, and how many more there were; only where they are asked for.
     pub(crate) logged: Vec<StrandOperations>,
     pub(crate) not_logged: u64,
@@ -233,6 +238,8 @@ struct Running {
     at_start: Vec<(u64, u64)>,
     /// Of what the strands moved in the window.
     fairness: FairnessSums,
+    /// Bytes of each strand over time.
+    followed: Recorder,
     next_sample: Nanos,
     samples: Vec<TcpSample>,
     failed_before: u64,
@@ -487,6 +494,7 @@ impl<N: SocketNet> Worker<N> {
             end_edge: None,
             at_start: Vec::with_capacity(self.strands.len()),
             fairness: FairnessSums::default(),
+            followed: self.recorder(&order),
             next_sample: if samples { order.window.start } else { Nanos::MAX },
             samples: Vec::with_capacity(expected_samples(&order)),
             failed_before: self.net.sockets().opener.failed_connections,
@@ -773,11 +781,14 @@ impl<N: SocketNet> Worker<N> {
             let fairness = self.fairness(self.running.as_ref()?);
             let segments = self.segments();
             let running = self.running.as_mut()?;
+            running.followed.take_last(now, self.strands.iter().map(Strand::bytes));
             running.end_edge = Some(edge);
             running.fairness = fairness;
             running.segments_after = Some(segments);
         }
         self.sample(now);
+        let running = self.running.as_mut()?;
+        running.followed.take_due(now, self.strands.iter().map(Strand::bytes));
         let running = self.running.as_ref()?;
         let mut end = running.order.end;
         if !running.held && end > 0 && now >= end {
@@ -810,11 +821,12 @@ impl<N: SocketNet> Worker<N> {
             (Some(_), Some(_)) => None,
         };
         let end = (!running.held && end > 0).then_some(end);
+        let follow = Some(running.followed.next()).filter(|next| *next < Nanos::MAX);
         let phase = running.order.phase;
         let shares = || (0..self.strands.len()).any(|local| self.shares_listeners(local, phase));
         let pause = if running.finishing && shares() { MILLISECOND } else { 50 * MILLISECOND };
         let look = running.finishing.then_some(now + pause);
-        [edge, end, look].into_iter().flatten().min()
+        [edge, end, follow, look].into_iter().flatten().min()
     }
 
     /// Whether a strand goes on for as long as clients do, whichever it serves.
@@ -921,6 +933,19 @@ impl<N: SocketNet> Worker<N> {
         fairness
     }
 
+    /// Of a phase that begins. Which strand serves how many clients says nothing of how clients share.
+    fn recorder(&self, order: &PhaseOrder) -> Recorder {
+        let of_phase = |group: &u32| self.groups[*group as usize].phases.get(order.phase as usize);
+        let shares = |group: &u32| {
+            of_phase(group).and_then(Option::as_deref).is_some_and(|phase| phase.shares_listeners)
+        };
+        let strands = match order.follow {
+            Some(_) if !self.group_of.iter().any(shares) => self.strands.len(),
+            _ => 0,
+        };
+        Recorder::new(strands, order.start, order.window.end, order.follow.unwrap_or(SECOND))
+    }
+
     fn sample(&mut self, now: Nanos) {
         let Some(running) = &mut self.running else {
             return;
@@ -948,6 +973,8 @@ impl<N: SocketNet> Worker<N> {
                     group: strand.group,
                     strand: strand.number,
                     rtt_us: f64::from(info.rtt_us),
+                    min_rtt_us: info.min_rtt_us.map_or(0.0, f64::from),
+                    path_mtu: info.path_mtu,
                     cwnd: info.cwnd,
                     retransmits: info.retransmits,
                 });
@@ -982,6 +1009,9 @@ impl<N: SocketNet> Worker<N> {
             };
             strands = self.strands.iter().map(totals).collect();
         }
+        running.followed.take_last(Monotonic.now(), self.strands.iter().map(Strand::bytes));
+        let names = self.strands.iter().map(|strand| (strand.group, strand.number));
+        let strand_series = running.followed.finish(names).collect();
         let (mut logged, mut not_logged) = (Vec::new(), 0);
         if let Some(log) = running.record.take_log() {
             let of_strands;
@@ -1000,6 +1030,7 @@ impl<N: SocketNet> Worker<N> {
             transactions: running.record.transactions(),
             group_transactions,
             strands,
+            strand_series,
             logged,
             not_logged,
             latencies: running.record.latencies(),

@@ -368,6 +368,12 @@ pub struct TcpSample {
     pub strand: u32,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: f64,
+    /// Smallest round-trip time that the kernel has seen on the connection; 0 where it does not tell.
+    #[serde(default)]
+    pub min_rtt_us: f64,
+    /// Largest packet that the path takes, bytes of IP; 0 where the kernel does not tell.
+    #[serde(default)]
+    pub path_mtu: u32,
     /// Congestion window, segments.
     pub cwnd: u32,
     pub retransmits: u32,
@@ -390,20 +396,37 @@ pub struct FairnessSums {
     pub strands: u64,
     pub sum: f64,
     pub sum_of_squares: f64,
+    /// Of the strand that moved least, and of the one that moved most.
+    pub least: f64,
+    pub most: f64,
 }
 
 impl FairnessSums {
     /// Adds one strand that moved this many bytes (or, without bytes, transactions).
     pub fn add(&mut self, moved: f64) {
-        self.strands += 1;
-        self.sum += moved;
-        self.sum_of_squares += moved * moved;
+        self.merge(&Self {
+            strands: 1,
+            sum: moved,
+            sum_of_squares: moved * moved,
+            least: moved,
+            most: moved,
+        });
     }
 
     pub fn merge(&mut self, other: &FairnessSums) {
+        if other.strands == 0 {
+            return;
+        }
+        self.least = if self.strands == 0 { other.least } else { self.least.min(other.least) };
+        self.most = self.most.max(other.most);
         self.strands += other.strands;
         self.sum += other.sum;
         self.sum_of_squares += other.sum_of_squares;
+    }
+
+    /// The most that a strand moved relative to the least; `None` where one moved nothing.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.least > 0.0).then(|| self.most / self.least)
     }
 
     /// Jain's index, 1/n (one strand has all) to 1 (all alike); `None` when nothing moved.
@@ -457,6 +480,17 @@ pub struct StrandTotals {
     pub bytes: u64,
     /// Completed.
     pub transactions: u64,
+}
+
+/// What one strand has moved since the start of the phase, over time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StrandSeries {
+    pub group: u32,
+    /// Number within its group.
+    pub strand: u32,
+    /// Bytes sent and received until an instant of this host's clock, in order of time. At the start of the phase there
+    /// are none.
+    pub bytes: Vec<(Nanos, u64)>,
 }
 
 /// An operation of a strand, when it ended and how long it took; on the host's clock.
@@ -543,6 +577,9 @@ pub struct PhaseResult {
     /// Of the whole phase; only where the plan asks for details.
     #[serde(default)]
     pub strands: Vec<StrandTotals>,
+    /// Up to the end of the window; none of a host with many strands.
+    #[serde(default)]
+    pub strand_series: Vec<StrandSeries>,
     /// Of strands that have any; only where the plan asks for them.
     #[serde(default)]
     pub logged: Vec<StrandOperations>,

@@ -30,6 +30,7 @@ pub enum Unit {
     BitsPerSecond,
     PerSecond,
     Microseconds,
+    Seconds,
     #[serde(rename = "cycles_per_kbyte")]
     CyclesPerKByte,
     Percent,
@@ -51,6 +52,7 @@ impl Unit {
             Unit::BitsPerSecond => "b/s",
             Unit::PerSecond => "/s",
             Unit::Microseconds => "us",
+            Unit::Seconds => "s",
             Unit::CyclesPerKByte => "cycles/KByte",
             Unit::Percent => "%",
             Unit::Bytes => "B",
@@ -98,5 +100,6 @@ mod tests {
         assert_eq!(Unit::Ratio.show(1.97), "1.97");
         assert_eq!(Unit::Count.show(1234.0), "1234");
         assert_eq!(Unit::Microseconds.show(47.31), "47.3 us");
+        assert_eq!(Unit::Seconds.show(3.0), "3.00 s");
     }
 }

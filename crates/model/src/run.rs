@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::convergence::{Convergence, Stream};
 use crate::frames::Frames;
 use crate::host::HostFacts;
 use crate::link::LinkReport;
@@ -65,6 +66,16 @@ pub struct Run {
     #[serde(default)]
     pub frames: Option<Frames>,
     pub fairness: Option<Fairness>,
+    /// How long throughput took to become steady. Null where no bytes move, and in older records.
+    #[serde(default)]
+    pub convergence: Option<Convergence>,
+    /// Each stream over time, by host, group and strand; null where there are more than 64, or none that moves bytes,
+    /// and in older records.
+    #[serde(default)]
+    pub streams: Option<Vec<Stream>>,
+    /// TCP throughput by the framework of RFC 6349. Null without TCP connections, and in older records.
+    #[serde(default)]
+    pub rfc6349: Option<Rfc6349>,
     /// What the profile's I/O options did; null where it has none that does anything.
     pub io: Option<Io>,
     /// What ciphers cost; null for profiles that do not encrypt.
@@ -475,6 +486,68 @@ pub struct Fairness {
     /// Jain's index over the master's strands, by bytes (by transactions where no bytes move).
     pub jain: f64,
     pub strands: u64,
+    /// What the strand that moved most moved, relative to the one that moved least. Null where one moved nothing, and in
+    /// older records.
+    #[serde(default)]
+    pub ratio: Option<f64>,
+    /// Seconds from the start of traffic until streams share fairly: the start of the first window of time (those of
+    /// `convergence`) with a Jain's index of at least 0.95 and from which on 90% of the windows have one.
+    #[serde(default)]
+    pub fair_share_seconds: Option<f64>,
+    /// Why `fair_share_seconds` is null.
+    #[serde(default)]
+    pub fair_share_reason: Option<String>,
+    /// The same between groups of streams; null where there is one group.
+    #[serde(default)]
+    pub between_groups: Option<GroupFairness>,
+}
+
+/// How groups of streams share: those of a group of the profile to one peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupFairness {
+    /// Jain's index over the groups, by throughput per stream.
+    pub jain: f64,
+    /// Throughput per stream of the fastest group relative to the slowest; null where one moved nothing.
+    pub ratio: Option<f64>,
+    /// As of the streams.
+    pub fair_share_seconds: Option<f64>,
+    pub groups: Vec<StreamGroup>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamGroup {
+    /// Host that received.
+    pub host: String,
+    /// Group of the profile, by index.
+    pub group: u32,
+    pub streams: u64,
+    /// Of each stream, on average.
+    pub bits_per_second: f64,
+    /// Mean of the streams' round-trip times; null where none was sampled.
+    pub rtt_us: Option<f64>,
+}
+
+/// The TCP metrics of [RFC 6349, section 4](https://www.rfc-editor.org/rfc/rfc6349#section-4), in the window, all
+/// connections together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rfc6349 {
+    /// Section 4.1: actual over ideal TCP transfer time; 1 is ideal. The ideal is that of the maximum TCP throughput.
+    pub transfer_time_ratio: Option<f64>,
+    /// Why it is null.
+    pub transfer_time_reason: Option<String>,
+    /// Section 4.1.1: (MTU - 40) bytes of each packet that the link carries per second, each packet with 38 bytes of
+    /// Ethernet.
+    pub max_bits_per_second: Option<f64>,
+    /// Section 4.2: share of transmitted bytes that were not retransmitted, in percent, by segments with data.
+    pub efficiency_percent: Option<f64>,
+    /// Why it is null.
+    pub efficiency_reason: Option<String>,
+    /// Section 4.3: mean RTT above the baseline RTT, in percent of it.
+    pub buffer_delay_percent: Option<f64>,
+    /// Why it is null.
+    pub buffer_delay_reason: Option<String>,
+    /// The smallest RTT that the kernel saw on one of the sampled connections (`tcpi_min_rtt`), microseconds.
+    pub baseline_rtt_us: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -719,6 +792,9 @@ impl Run {
             datagrams: None,
             frames: None,
             fairness: None,
+            convergence: None,
+            streams: None,
+            rfc6349: None,
             io: None,
             crypto: None,
             link: None,

@@ -17,6 +17,10 @@ const RUN: Series<Interval> = Series {
     ],
 };
 
+/// Of a stream, by window of time from the start of traffic.
+const STREAM: Series<f64> =
+    Series { kind: "stream", figures: &[figure("throughput", "b/s", |rate| Some(*rate))] };
+
 /// Of a CPU, in the whole window.
 const CPU: Series<CpuLine> = Series {
     kind: "cpu",
@@ -34,7 +38,7 @@ const CPU: Series<CpuLine> = Series {
 #[must_use]
 pub fn names() -> Vec<SampleName> {
     let observed = observe::ALL.iter().flat_map(|kind| kind.sample_names());
-    [RUN.names(), CPU.names()].into_iter().flatten().chain(observed).collect()
+    [RUN.names(), STREAM.names(), CPU.names()].into_iter().flatten().chain(observed).collect()
 }
 
 /// All samples of a run.
@@ -46,6 +50,14 @@ pub fn of_run(run: &Run) -> Vec<Sample> {
         all.add(&RUN, None, (interval.start, interval.seconds), interval);
     }
     if let Some(window) = &run.window {
+        for stream in run.streams.iter().flatten() {
+            let name = format!("{}/{}/{}", stream.host, stream.group, stream.strand);
+            let length = stream.convergence.window_seconds;
+            for (place, rate) in stream.convergence.windows.iter().enumerate() {
+                let start = place as f64 * length - window.ramp_seconds;
+                all.add(&STREAM, Some(&name), (start, length), rate);
+            }
+        }
         for host in &run.hosts {
             cpus(&mut samples, &host.name, window.seconds, host.cpu.as_ref());
         }

@@ -8,6 +8,7 @@ use crate::error::{StudyError, nearest};
 use crate::place::Place;
 use crate::scalar::{AxisValue, Scalar};
 use crate::search::SearchDefinition;
+use crate::variation::Vary;
 
 /// The key that names a table of an axis.
 pub(crate) const LABEL: &str = "label";
@@ -25,6 +26,14 @@ pub struct Definition {
     pub seed: u64,
     pub order: Order,
     pub warm_up: u32,
+    #[serde(skip_serializing_if = "Vary::is_all")]
+    pub vary: Vary,
+    /// Axes of which every value is combined with everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub across: Vec<String>,
+    /// Axes whose values are combined with each other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +45,9 @@ pub struct Definition {
     pub repeat: Repeat,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchDefinition>,
+    /// Value of an axis while others vary.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub base: IndexMap<String, Scalar>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub axes: IndexMap<String, Vec<AxisValue>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -188,8 +200,15 @@ impl Definition {
         self.repeat = quick.repeat.unwrap_or(self.repeat);
         self.search = quick.search.or(self.search);
         for (name, values) in quick.axes {
-            self.axes.insert(name, values);
+            // An axis that the quick variant does not have.
+            if values.is_empty() {
+                self.axes.shift_remove(&name);
+                self.drop_variation_of(&name);
+            } else {
+                self.axes.insert(name, values);
+            }
         }
+        self.drop_lost_bases();
         self
     }
 
@@ -206,6 +225,7 @@ impl Definition {
             AxisValue::Several(std::iter::once(label).chain(settings).collect())
         };
         self.axes.insert(name.to_owned(), tables.into_iter().map(of).collect());
+        self.drop_lost_bases();
     }
 
     /// Runs each point so often, and more often only where the study wants that for its precision.
@@ -224,6 +244,7 @@ impl Definition {
         }
         let of = |value: &&str| AxisValue::One(Scalar((*value).to_owned()));
         self.axes.insert(name.to_owned(), values.iter().map(of).collect());
+        self.drop_lost_bases();
         Ok(())
     }
 }

@@ -20,6 +20,14 @@ pub enum StudyError {
     UnknownName { name: String, nearest: Option<String> },
     #[error("{text:?} compares with something that is not a number")]
     NotANumber { text: String },
+    #[error("{key} needs vary = \"one-at-a-time\": without it, every combination is a point")]
+    VariesNothing { key: &'static str },
+    #[error("{key}: the study has no axis {name}")]
+    UnknownAxis { key: &'static str, name: String, nearest: Option<String> },
+    #[error("base: {axis} = {value}, and {axis} has the values {values}")]
+    UnknownBase { axis: String, value: String, values: String },
+    #[error("pairs: [{axes}] does not name two different axes")]
+    NoPair { axes: String },
     #[error("skip excludes every point")]
     NoPointsLeft,
     #[error("skip[{index}] matches no point{}", in_parentheses(.why))]
@@ -67,6 +75,7 @@ impl StudyError {
             |nearest: &Option<String>| nearest.as_ref().map(|n| format!("did you mean {n}?"));
         match self {
             StudyError::Text { nearest: near, .. }
+            | StudyError::UnknownAxis { nearest: near, .. }
             | StudyError::UnknownName { nearest: near, .. } => nearest(near),
             StudyError::NoBuiltin { nearest: near, .. } => {
                 let near = near.as_ref().map(|near| format!("did you mean @{near}?"));

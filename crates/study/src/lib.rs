@@ -15,6 +15,7 @@ mod scalar;
 mod search;
 mod search_runner;
 mod stop;
+mod variation;
 
 pub mod builtins;
 
@@ -30,6 +31,7 @@ pub use place::{PLACE, Place};
 pub use runner::{Event, Listener, PointError, PointRunner, StopReason, Summary, run};
 pub use scalar::Scalar;
 pub use search::{GoalDefinition, SearchDefinition, search};
+pub use variation::Vary;
 
 /// Checks the repeats, the search and the expectations of a study.
 ///

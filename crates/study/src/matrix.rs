@@ -6,9 +6,10 @@ use indexmap::IndexMap;
 use wirecost_model::study::{OfferedLoad, Point, Value};
 
 use crate::condition::Condition;
-use crate::definition::{Definition, LABEL};
+use crate::definition::{Definition, LABEL, Skip};
 use crate::error::{StudyError, nearest};
-use crate::scalar::{AxisValue, Scalar};
+use crate::scalar::{AxisValue, Scalar, ValueMatch};
+use crate::variation;
 
 /// Points of a study, with those that are skipped. Each is read and planned before the first run, and
 /// so many runs take hours.
@@ -38,7 +39,7 @@ impl Matrix {
     pub fn of(study: &Definition) -> Result<Self, StudyError> {
         check_axes(study)?;
         check_count(study)?;
-        let all = product(study);
+        let all = points(study)?;
         let mut points: Vec<Point> = Vec::new();
         let mut skipped = Vec::new();
         let mut holds = (vec![false; study.when.len()], vec![false; study.skip.len()]);
@@ -151,6 +152,7 @@ impl Definition {
     pub fn remove_axis(&mut self, axis: &str) -> Result<(), StudyError> {
         let values = self.axes.shift_remove(axis);
         let values = values.ok_or_else(|| StudyError::NoAxis(axis.to_owned()))?;
+        self.drop_variation_of(axis);
         let left = names(self);
         let mut gone: Vec<&str> = values.iter().flat_map(|value| set_by(axis, value)).collect();
         gone.push(axis);
@@ -160,6 +162,38 @@ impl Definition {
         self.skip.retain(|rule| stays(&rule.at));
         self.expect.retain(|rule| stays(&rule.at));
         Ok(())
+    }
+}
+
+impl Definition {
+    /// Leaves out the points at which an axis has a value that cannot be had, with the reason of `missing`. A base that
+    /// cannot be had is replaced by the first value that can.
+    pub fn leave_out_values(&mut self, axis: &str, missing: impl Fn(&str) -> Option<String>) {
+        let Some(values) = self.axes.get(axis) else { return };
+        let single = values.iter().filter_map(|value| match value {
+            AxisValue::One(Scalar(value)) => Some((value.clone(), missing(value))),
+            AxisValue::Several(_) => None,
+        });
+        let single: Vec<(String, Option<String>)> = single.collect();
+        let is_missing = |label: &str| single.iter().any(|(v, why)| v == label && why.is_some());
+        let base = match self.base.get(axis) {
+            Some(Scalar(base)) => Some(base.clone()),
+            None => values.first().map(label),
+        };
+        let other = values.iter().map(label).find(|label| !is_missing(label));
+        if !self.vary.is_all()
+            && base.is_some_and(|base| is_missing(&base))
+            && let Some(other) = other
+        {
+            self.base.insert(axis.to_owned(), Scalar(other));
+        }
+        for (value, why) in single {
+            if let Some(why) = why {
+                let entries = [(axis.to_owned(), ValueMatch::One(Scalar(value)))];
+                let at = Condition { entries: entries.into_iter().collect() };
+                self.skip.push(Skip { at, why });
+            }
+        }
     }
 }
 
@@ -217,16 +251,14 @@ fn check_axes(study: &Definition) -> Result<(), StudyError> {
 
 /// Counts the points before there are any.
 fn check_count(study: &Definition) -> Result<(), StudyError> {
-    let mut values = study.axes.values().map(|values| values.len() as u128);
-    let points = values.try_fold(1u128, u128::checked_mul);
-    match points {
+    match variation::count(study) {
         Some(points) if points <= MOST_POINTS => Ok(()),
         points => Err(StudyError::TooManyPoints { points, limit: MOST_POINTS }),
     }
 }
 
 /// A table without a label is named by all its values.
-fn label(value: &AxisValue) -> String {
+pub(crate) fn label(value: &AxisValue) -> String {
     match value {
         AxisValue::One(Scalar(value)) => value.clone(),
         AxisValue::Several(set) => match set.get(LABEL) {
@@ -239,11 +271,12 @@ fn label(value: &AxisValue) -> String {
     }
 }
 
-fn product(study: &Definition) -> Vec<Point> {
-    let mut points = vec![Point::default()];
-    for (axis, values) in &study.axes {
-        let with = |point: &Point, value: &AxisValue| {
-            let mut point = point.clone();
+/// Its points, without what is set at all of them.
+fn points(study: &Definition) -> Result<Vec<Point>, StudyError> {
+    let of = |places: Vec<usize>| {
+        let mut point = Point::default();
+        for ((axis, values), place) in study.axes.iter().zip(places) {
+            let value = &values[place];
             point.axes.push(Value::new(axis, &label(value)));
             match value {
                 AxisValue::One(Scalar(value)) => point.settings.push(Value::new(axis, value)),
@@ -252,11 +285,10 @@ fn product(study: &Definition) -> Vec<Point> {
                     point.settings.extend(set.map(|(name, Scalar(v))| Value::new(name, v)));
                 }
             }
-            point
-        };
-        points = points.iter().flat_map(|p| values.iter().map(move |v| with(p, v))).collect();
-    }
-    points
+        }
+        point
+    };
+    Ok(variation::combinations(study)?.into_iter().map(of).collect())
 }
 
 /// All names that the study sets.

@@ -121,6 +121,12 @@ pub fn saturated(run: &Run) -> String {
         .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
+/// The same of all runs of a point, in the middle of a sentence, with its evidence.
+pub(crate) fn limits_at(point: &MeasuredPoint) -> (String, Vec<String>) {
+    let Limits { text, evidence } = limits(&[point]);
+    (text, evidence)
+}
+
 fn limits_of(runs: &[&Run]) -> Limits {
     let mut seen: BTreeMap<(Resource, String, String), Vec<f64>> = BTreeMap::new();
     for one in runs.iter().flat_map(|run| of_run(run)) {
@@ -296,7 +302,7 @@ pub(super) fn whose(run: &Run, host: &HostRow) -> String {
 
 /// The fuller direction of a host's link.
 pub(crate) fn link(run: &Run, host: &HostRow) -> Option<Seen> {
-    let rate = host.facts.link_bits_per_second? as f64;
+    let rate = host.facts.link_bits_per_second.or_else(|| crate::link::rate(run))? as f64;
     let (bytes, window) = (host.bytes.as_ref()?, run.window.as_ref()?);
     let sent = bytes.tx_sent + bytes.rx_sent;
     let received = bytes.tx_received + bytes.rx_received;

@@ -31,6 +31,7 @@ use std::borrow::Cow;
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
+pub(crate) use limits::limits_at;
 pub use limits::{saturated, saturated_at};
 pub use wirecost_model::document::{Effect, Finding, Strength};
 

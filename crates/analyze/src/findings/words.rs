@@ -26,7 +26,7 @@ fn counts(axis: &str) -> bool {
 }
 
 /// A sentence of the points that have these values; it begins in small letters and has no end.
-pub(super) fn sentence(fixed: &[&Value], text: &str) -> String {
+pub(crate) fn sentence(fixed: &[&Value], text: &str) -> String {
     if fixed.is_empty() {
         let mut letters = text.chars();
         let first = letters.next().map(|letter| letter.to_uppercase().to_string());

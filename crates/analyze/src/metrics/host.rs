@@ -31,6 +31,8 @@ pub enum Scope<'a> {
     },
 }
 
+/// Why nothing is told of all machines together.
+const NO_MACHINE: &str = "the run has no machine with a complete window";
 /// Why a host has no CPU time of its own.
 const SHARED_CPUS: &str =
     "hosts share CPUs: their time is known for the machine, not for each host";
@@ -243,6 +245,8 @@ impl<'a> Scope<'a> {
             Scope::Machine { machine, .. } => {
                 known(machine.cycles_per_kbyte, &machine.cycles_reason)
             }
+            // A sum of none would be 0.
+            Scope::All { run } if run.machines.is_empty() => Err(NO_MACHINE.to_owned()),
             // Each is of the same bytes, delivered once.
             Scope::All { run } => {
                 let each = run.machines.iter().map(|m| known(m.cycles_per_kbyte, &m.cycles_reason));
@@ -257,6 +261,7 @@ impl<'a> Scope<'a> {
         match self {
             Scope::Host { host, .. } => host.foreign_cycles_per_kbyte,
             Scope::Machine { machine, .. } => machine.foreign_cycles_per_kbyte,
+            Scope::All { run } if run.machines.is_empty() => None,
             Scope::All { run } => run.machines.iter().map(|m| m.foreign_cycles_per_kbyte).sum(),
         }
     }

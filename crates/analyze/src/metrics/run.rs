@@ -1,9 +1,10 @@
 //! Figures of a whole run.
 
+use wirecost_model::convergence::Convergence;
 use wirecost_model::frames::Stage;
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::program::Side;
-use wirecost_model::run::{Datagrams, FileUse, Latency, Run, Tcp};
+use wirecost_model::run::{Datagrams, FileUse, GroupFairness, Latency, Rfc6349, Run, Tcp};
 
 use super::{Definition, Source, define};
 
@@ -282,6 +283,108 @@ pub(super) static ALL: &[Definition] = &[
         }),
     ),
     define(
+        "fairness.ratio",
+        Unit::Ratio,
+        Better::Lower,
+        "what the strand that moved most moved, relative to the one that moved least",
+        Source::Run(|run| {
+            let fairness = run.fairness.as_ref().ok_or_else(|| nothing(run))?;
+            fairness
+                .ratio
+                .ok_or_else(|| "a strand moved nothing, or the record is older".to_owned())
+        }),
+    ),
+    define(
+        "fairness.time",
+        Unit::Seconds,
+        Better::Lower,
+        "time from the start of traffic until streams share fairly (Jain's index of at least 0.95)",
+        Source::Run(|run| {
+            let fairness = run.fairness.as_ref().ok_or_else(|| nothing(run))?;
+            let reason = || fairness.fair_share_reason.clone().unwrap_or_else(|| OLDER.to_owned());
+            fairness.fair_share_seconds.ok_or_else(reason)
+        }),
+    ),
+    define(
+        "fairness.groups",
+        Unit::Ratio,
+        Better::Higher,
+        "Jain's index over groups of streams, by throughput per stream",
+        Source::Run(|run| Ok(between_groups(run)?.jain)),
+    ),
+    define(
+        "fairness.groups.ratio",
+        Unit::Ratio,
+        Better::Lower,
+        "throughput per stream of the fastest group of streams, relative to the slowest",
+        Source::Run(|run| {
+            between_groups(run)?.ratio.ok_or_else(|| "a group moved nothing".to_owned())
+        }),
+    ),
+    define(
+        "fairness.groups.time",
+        Unit::Seconds,
+        Better::Lower,
+        "time from the start of traffic until groups of streams share fairly",
+        Source::Run(|run| {
+            between_groups(run)?.fair_share_seconds.ok_or_else(|| {
+                "groups did not come to share fairly, or the run is short".to_owned()
+            })
+        }),
+    ),
+    define(
+        "convergence",
+        Unit::Seconds,
+        Better::Lower,
+        "time from the start of traffic until throughput is steady (90% of windows within 10% of the mean)",
+        Source::Run(|run| {
+            let of = convergence(run)?;
+            of.seconds.ok_or_else(|| crate::convergence::describe(of))
+        }),
+    ),
+    define(
+        "convergence.steady",
+        Unit::BitsPerSecond,
+        Better::Higher,
+        "throughput of the last half of the time since the start of traffic",
+        Source::Run(|run| {
+            let of = convergence(run)?;
+            of.steady_bits_per_second.ok_or_else(|| crate::convergence::describe(of))
+        }),
+    ),
+    define(
+        "rfc6349.transfer_time_ratio",
+        Unit::Ratio,
+        Better::Lower,
+        "actual over ideal TCP transfer time (RFC 6349, 4.1)",
+        Source::Run(|run| {
+            let of = rfc6349(run)?;
+            known(of.transfer_time_ratio, of.transfer_time_reason.as_ref())
+        }),
+    ),
+    define(
+        "rfc6349.efficiency",
+        Unit::Percent,
+        Better::Higher,
+        "TCP efficiency: transmitted data that was not retransmitted (RFC 6349, 4.2)",
+        Source::Run(|run| {
+            let of = rfc6349(run)?;
+            known(of.efficiency_percent, of.efficiency_reason.as_ref())
+        }),
+    ),
+    define(
+        "rfc6349.buffer_delay",
+        // Not in percent: those of metrics end at 100.
+        Unit::Ratio,
+        Better::Lower,
+        "mean RTT above the baseline RTT, relative to it; 1 is a buffer delay of 100% (RFC 6349, 4.3)",
+        Source::Run(|run| {
+            let of = rfc6349(run)?;
+            let percent = known(of.buffer_delay_percent, of.buffer_delay_reason.as_ref())?;
+            Ok(percent / 100.0)
+        }),
+    ),
+    define(
         "zerocopy.copied",
         Unit::Percent,
         Better::Lower,
@@ -313,6 +416,32 @@ pub(super) fn nothing(run: &Run) -> String {
 
 fn throughput(run: &Run, of: fn(&wirecost_model::run::Throughput) -> f64) -> Result<f64, String> {
     run.throughput.as_ref().map(of).ok_or_else(|| nothing(run))
+}
+
+/// Why a record lacks what later versions measure.
+const OLDER: &str = "the record was made before this was measured";
+
+fn convergence(run: &Run) -> Result<&Convergence, String> {
+    run.convergence.as_ref().ok_or_else(|| match run.throughput {
+        None => nothing(run),
+        Some(_) => "no bytes moved, or the record was made before this was measured".to_owned(),
+    })
+}
+
+fn between_groups(run: &Run) -> Result<&GroupFairness, String> {
+    let fairness = run.fairness.as_ref().ok_or_else(|| nothing(run))?;
+    fairness.between_groups.as_ref().ok_or_else(|| "there is one group of streams".to_owned())
+}
+
+fn rfc6349(run: &Run) -> Result<&Rfc6349, String> {
+    run.rfc6349.as_ref().ok_or_else(|| match run.tcp {
+        None => "the run has no TCP connection".to_owned(),
+        Some(_) => OLDER.to_owned(),
+    })
+}
+
+fn known(value: Option<f64>, reason: Option<&String>) -> Result<f64, String> {
+    value.ok_or_else(|| reason.cloned().unwrap_or_else(|| OLDER.to_owned()))
 }
 
 fn datagrams(run: &Run) -> Result<&Datagrams, String> {

@@ -64,6 +64,15 @@ fn what_is_no_number_is_missing() {
     assert_eq!(selector.of(&run), Ok(5.0));
 }
 
+#[test]
+fn the_cost_on_no_machine_is_missing_and_not_0() {
+    let run = shared(["198.18.0.1", "198.18.0.2"]);
+    assert!(run.machines.is_empty());
+    let reason = find("cycles_per_kbyte").unwrap().of(&run).unwrap_err();
+    assert!(reason.contains("no machine"), "{reason}");
+    assert!(find("cycles_per_operation").unwrap().of(&run).is_err());
+}
+
 /// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers
 /// all.
 fn shared(addresses: [&str; 2]) -> Run {

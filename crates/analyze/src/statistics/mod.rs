@@ -4,6 +4,7 @@ mod batches;
 pub mod bootstrap;
 pub mod contrast;
 mod holm;
+pub mod mann_kendall;
 pub mod moderated;
 pub mod permutation;
 pub mod power;

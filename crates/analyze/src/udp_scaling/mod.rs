@@ -135,7 +135,7 @@ pub fn cycles_per_datagram(run: &Run, of_server: bool) -> Result<f64, String> {
     if read > 0.0 { Ok(cycles / read) } else { Err("no datagram was read".to_owned()) }
 }
 
-fn figure(run: &Run, name: &str) -> Result<f64, String> {
+pub(crate) fn figure(run: &Run, name: &str) -> Result<f64, String> {
     metrics::find(name).map_err(|unknown| unknown.to_string())?.of(run)
 }
 
@@ -180,7 +180,7 @@ fn along<'g, 'a>(groups: &'g [Group<'a>], axis: &str) -> Vec<Vec<&'g Group<'a>>>
 }
 
 /// Over the runs of a point that have it.
-fn mean(
+pub(crate) fn mean(
     point: &MeasuredPoint,
     of: impl Fn(&Run) -> Result<f64, String>,
 ) -> Result<Estimate, String> {
@@ -233,7 +233,12 @@ fn finding(group: &Group<'_>, number: Option<f64>, sentence: String) -> Finding 
     }
 }
 
-fn effect(name: &str, unit: Unit, value: f64, interval: Option<(f64, f64)>) -> Option<Effect> {
+pub(crate) fn effect(
+    name: &str,
+    unit: Unit,
+    value: f64,
+    interval: Option<(f64, f64)>,
+) -> Option<Effect> {
     Some(Effect { name: name.to_owned(), unit, value, interval })
 }
 

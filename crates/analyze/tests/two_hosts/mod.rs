@@ -309,6 +309,8 @@ impl Traffic {
                 group: 0,
                 strand: 0,
                 rtt_us: [100.0, 300.0][number],
+                min_rtt_us: 80.0,
+                path_mtu: 1500,
                 cwnd: 10,
                 retransmits: 0,
             }],

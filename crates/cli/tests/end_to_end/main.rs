@@ -61,3 +61,4 @@ mod tuning;
 mod udp_scaling;
 mod uperf_mode;
 mod uperf_parsers;
+mod wan;

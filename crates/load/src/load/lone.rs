@@ -118,6 +118,7 @@ impl Lone {
             log: None,
             completed: Arc::new([]),
             most_samples: 0,
+            follow: None,
         });
     }
 

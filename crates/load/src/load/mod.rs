@@ -71,6 +71,8 @@ use snapshots::{SharedReader, Snapshots, Workers};
 
 /// Samples of connections that are kept of a phase: as many as fit a message with the rest of it.
 const SAMPLES: usize = 1_000_000;
+/// Most strands of a host whose bytes are recorded over time.
+const FOLLOWED: u64 = 64;
 
 /// Datagrams of any length fit.
 const DATAGRAM: usize = 64 << 10;
@@ -552,6 +554,8 @@ impl Load {
             self.plan.interval,
             self.outlet.clone(),
         );
+        let strands: u64 =
+            self.plan.program.groups.iter().map(|group| u64::from(group.strands)).sum();
         let completed: Arc<[AtomicU64]> = self.groups.iter().map(|_| AtomicU64::new(0)).collect();
         for (number, (handle, counters)) in (0u32..).zip(self.handles.0.iter().zip(&counters)) {
             // A thread of each connection's own: not all of them.
@@ -567,6 +571,7 @@ impl Load {
                 log: self.log.clone(),
                 completed: completed.clone(),
                 most_samples: SAMPLES / self.handles.0.len().max(1),
+                follow: (strands <= FOLLOWED).then_some(self.plan.interval),
             }));
         }
         let started = self
@@ -705,6 +710,7 @@ impl Load {
             result.transactions.merge(&report.transactions);
             of_workers.push(report.group_transactions);
             result.strands.extend(report.strands);
+            result.strand_series.extend(report.strand_series);
             result.logged.extend(report.logged);
             result.not_logged += report.not_logged;
             for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
@@ -749,6 +755,7 @@ impl Load {
                 same
             });
         }
+        result.strand_series.sort_unstable_by_key(|series| (series.group, series.strand));
         result.logged.sort_unstable_by_key(|strand| (strand.group, strand.strand));
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());

@@ -254,7 +254,7 @@ pub fn show(unit: Unit, value: f64) -> String {
         Unit::CyclesPerKByte => units::cycles(value),
         Unit::Percent => format!("{value:.1}%"),
         Unit::Bytes => units::decimal(value, "B"),
-        Unit::GigaHertz | Unit::Watts => unit.show(value),
+        Unit::Seconds | Unit::GigaHertz | Unit::Watts => unit.show(value),
         Unit::Count if value.fract() == 0.0 || value.abs() >= 99.95 => units::whole(value),
         Unit::Count | Unit::Ratio => units::three_digits(value),
     }

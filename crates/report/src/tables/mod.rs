@@ -21,6 +21,7 @@ mod tcp_transmit;
 #[cfg(test)]
 mod tests;
 mod udp_scaling;
+mod wan_tuning;
 mod whose;
 
 use wirecost_analyze::measured::Measurements;
@@ -73,6 +74,7 @@ pub static ALL: &[&dyn Table] = &[
     &patterns::Patterns,
     &rate_search::RateSearch,
     &udp_scaling::UdpScaling,
+    &wan_tuning::WanTuning,
     &repeats::Repeats,
 ];
 

@@ -28,6 +28,7 @@ pub static ALL: &[Builtin] = &[
     builtin("patterns", include_str!("patterns.toml")),
     builtin("udp-rate-search", include_str!("udp-rate-search.toml")),
     builtin("udp-scaling", include_str!("udp-scaling.toml")),
+    builtin("wan-tuning", include_str!("wan-tuning.toml")),
 ];
 
 /// The built-in study of this name, without the `@`.

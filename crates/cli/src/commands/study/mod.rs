@@ -1,5 +1,6 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
+mod congestion;
 mod derived;
 mod plan;
 mod point_runner;
@@ -318,13 +319,18 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     let Definition { title, repeat, .. } = &loaded.definition;
     let points = &loaded.matrix.points;
     let _ = writeln!(text, "{}", if title.is_empty() { "a study" } else { title });
+    if let Some(base) = loaded.definition.base_text() {
+        let _ = writeln!(text, "  base: {base}");
+    }
     for (place, (point, step)) in points.iter().zip(steps).enumerate() {
         let engine = step.options.settings().engine;
-        let _ = writeln!(text, "  {:>4}  {point}  ({}, {engine})", place + 1, step.options.profile);
+        let name = loaded.definition.name_of(point);
+        let _ = writeln!(text, "  {:>4}  {name}  ({}, {engine})", place + 1, step.options.profile);
     }
     for skipped in &loaded.matrix.skipped {
         let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
-        let _ = writeln!(text, "     -  {}  skipped: {why}", skipped.point);
+        let name = loaded.definition.name_of(&skipped.point);
+        let _ = writeln!(text, "     -  {name}  skipped: {why}");
     }
     if let Some(search) = &loaded.search {
         return search::describe(search, steps, text);

@@ -71,6 +71,9 @@ fn check_value(option: &str, name: &str, value: &str) -> Result<(), Failure> {
     })
 }
 
+/// The axis of congestion controls.
+const CC: &str = "option.cc";
+
 /// Before the name of a key of `search`.
 const OF_SEARCH: &str = "search.";
 
@@ -169,7 +172,24 @@ impl Source {
         if self.loopback {
             replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
+        self.leave_out_congestion_controls(&mut definition);
         Loaded::from(definition, beside, &self.hosts)
+    }
+
+    /// A study lists more congestion controls than a kernel has. Which ones another machine has is not known before it is
+    /// asked, and what the command line names is meant: there, the run tells what is missing.
+    fn leave_out_congestion_controls(&self, definition: &mut Definition) {
+        let elsewhere = self.hosts.vm.is_some()
+            || !self.hosts.hosts.is_empty()
+            || !definition.hosts.is_empty()
+            || matches!(definition.place, Place::Vm(_));
+        if elsewhere || self.axes.iter().any(|(name, _)| name == CC) {
+            return;
+        }
+        definition.leave_out_values(CC, |name| {
+            super::congestion::is_missing(name)
+                .then(|| format!("this kernel has no congestion control {name}"))
+        });
     }
 
     /// A study that is written for a lab and runs elsewhere is without its axes of settings of the lab and
@@ -186,6 +206,14 @@ impl Source {
                     "wirecost: without a lab, the study has no axis {axis}; --axis adds one"
                 ));
             }
+        }
+        let links = definition.lab.take().is_some();
+        let before = definition.set.len();
+        definition.set.retain(|name, _| !name.starts_with(settings::OF_LAB));
+        if links || definition.set.len() < before {
+            terminal::warn(format_args!(
+                "wirecost: without a lab, the study has no links of its own: the path is as it is"
+            ));
         }
         Ok(())
     }

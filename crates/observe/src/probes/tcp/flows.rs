@@ -261,7 +261,7 @@ fn sample(at: Nanos, begin: Nanos, detail: &TcpDetail) -> TcpSample {
             .filter(|&threshold| threshold < INFINITE),
         in_flight_segments: detail.unacked,
         rtt_us: detail.basic.rtt_us,
-        min_rtt_us: detail.min_rtt_us,
+        min_rtt_us: detail.basic.min_rtt_us,
         pacing_bits_per_second: bits(detail.pacing_rate),
         delivery_bits_per_second: bits(detail.delivery_rate.filter(|&rate| rate > 0)),
         send_window_bytes: detail.send_window,

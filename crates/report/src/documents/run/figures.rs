@@ -1,5 +1,6 @@
 //! The headline figures, a line each.
 
+use wirecost_model::convergence::{Convergence, ConvergenceState};
 use wirecost_model::document::{Cell, Parts, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{
@@ -10,7 +11,7 @@ use wirecost_model::units::{
     NOT_MEASURED, bit_rate, bytes, count, counted, cycles, latency, percent, rate, three_digits,
 };
 
-use super::link;
+use super::{link, steadiness};
 
 pub(super) fn sections(run: &Run) -> Vec<Section> {
     section(run, |_| true)
@@ -27,6 +28,11 @@ pub(super) fn summary(run: &Run) -> Vec<Section> {
             run.transactions.is_none() || run.operations.as_ref().is_some_and(|of| of.failed > 0)
         }
         "fairness" => run.fairness.as_ref().is_some_and(|fairness| fairness.jain < UNFAIR),
+        "convergence" => {
+            let trend = |of: &Convergence| of.state == ConvergenceState::Trend;
+            run.convergence.as_ref().is_some_and(trend)
+        }
+        "groups" | "RFC 6349" | "streams" => false,
         _ => true,
     })
 }
@@ -59,16 +65,9 @@ fn section(run: &Run, shown: impl Fn(&str) -> bool) -> Vec<Section> {
     let by_netem = run.netem.as_ref().map(link::figure_of_netem);
     figure("link", by_netem.or(run.link.as_ref().map(link::figure)));
     figure("crypto", run.crypto.as_ref().map(crypto));
-    // Of one strand it is 1 and says nothing.
-    let fairness = run.fairness.as_ref().filter(|fairness| fairness.strands > 1);
-    figure(
-        "fairness",
-        fairness.map(|of| {
-            let text = format!("{:.3} Jain's index of {} strands", of.jain, count(of.strands));
-            let parts = Parts::new(text).with("Jain's index", Unit::Ratio, of.jain);
-            parts.with("strands", Unit::Count, of.strands as f64).into()
-        }),
-    );
+    for (label, value) in steadiness::figures(run) {
+        figure(label, Some(value));
+    }
     section.filled().into_iter().collect()
 }
 

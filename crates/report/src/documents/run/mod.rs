@@ -10,6 +10,7 @@ mod frames;
 mod host_rows;
 mod link;
 mod receive_stamps;
+mod steadiness;
 mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,41 @@
+//! The best setting.
+
+use wirecost_model::document::{Finding, show};
+use wirecost_model::metric::Unit;
+
+use super::{Answer, Block, differ, effect, finding, throughput};
+use crate::Estimate;
+use crate::measured::MeasuredPoint;
+
+/// Settings that the sentence is about, the best and the next, as evidence.
+const SHOWN: usize = 5;
+
+pub(super) fn answer(block: &Block<'_>) -> Answer {
+    let base = throughput(block.base)?;
+    let points = block.points().into_iter();
+    let mut all: Vec<(&MeasuredPoint, Estimate)> =
+        points.filter_map(|point| Some((point, throughput(point).ok()?))).collect();
+    all.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
+    let Some(&(point, best)) = all.first() else { return Ok(None) };
+    let rate = |of: Estimate| show(Unit::BitsPerSecond, of.mean);
+    let name = block.name(point);
+    let text = match differ(best, base) {
+        true => format!(
+            "throughput is highest with {name}: {}, {:.2}x the base ({})",
+            rate(best),
+            best.mean / base.mean,
+            rate(base)
+        ),
+        false => format!(
+            "no setting has a higher throughput than the base ({}) by more than 5% and its interval",
+            rate(base)
+        ),
+    };
+    let evidence = all.iter().take(SHOWN);
+    Ok(Some(Finding {
+        metric: Some("throughput".to_owned()),
+        effect: effect("ratio", Unit::Ratio, best.mean / base.mean, None),
+        evidence: evidence.map(|(at, of)| format!("{}: {}", block.name(at), rate(*of))).collect(),
+        ..finding(block, None, block.sentence(&text))
+    }))
+}

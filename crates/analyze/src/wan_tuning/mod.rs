@@ -1,0 +1,129 @@
+//! What a study of a path that varies one factor at a time shows, as sentences by rule.
+//!
+//! A rule states figures of points, or the difference between points of one factor. It is no test with a p-value, so it
+//! also speaks of points that were run once. A rule whose figures are missing says nothing, and the reason is listed.
+
+mod achieved;
+mod best;
+mod design;
+mod ends;
+mod factors;
+mod smallest;
+#[cfg(test)]
+mod tests;
+
+use wirecost_model::document::Finding;
+use wirecost_model::study::Value;
+
+use crate::Estimate;
+use crate::measured::{MeasuredPoint, Measurements};
+use crate::udp_scaling::Conclusions;
+pub(crate) use crate::udp_scaling::{effect, figure, mean};
+
+pub use design::{Block, Factor, blocks};
+
+/// The axis of the number of streams, each value of which has all points of the others.
+pub const STREAMS: &str = "connections";
+/// The axis of congestion controls.
+pub const CC: &str = "option.cc";
+
+/// What two means must differ by for it to matter.
+const DIFFERENCE: f64 = 1.05;
+
+/// A question, and how it is answered of each block.
+struct Rule {
+    name: &'static str,
+    /// What it answers, in the middle of a sentence.
+    question: &'static str,
+    answer: for<'a> fn(&Block<'a>) -> Answer,
+}
+
+/// A sentence, nothing worth one, or why there is none.
+type Answer = Result<Option<Finding>, String>;
+
+/// In the order of the report: the best setting first.
+static RULES: &[Rule] = &[
+    Rule { name: "best", question: "which setting is best", answer: best::answer },
+    Rule { name: "factors", question: "which factors matter", answer: factors::answer },
+    Rule {
+        name: "achieved",
+        question: "throughput by congestion control",
+        answer: achieved::throughput,
+    },
+    Rule {
+        name: "convergence",
+        question: "convergence by congestion control",
+        answer: achieved::convergence,
+    },
+    Rule {
+        name: "fairness",
+        question: "fairness by congestion control",
+        answer: achieved::fairness,
+    },
+    Rule { name: "cpu", question: "CPU by congestion control", answer: achieved::cpu },
+    Rule {
+        name: "socket-buffer",
+        question: "the smallest socket buffer",
+        answer: smallest::socket_buffer,
+    },
+    Rule {
+        name: "txqueuelen",
+        question: "the smallest transmit queue",
+        answer: smallest::transmit_queue,
+    },
+    Rule { name: "backlog", question: "the smallest backlog queue", answer: smallest::backlog },
+    Rule { name: "bottleneck", question: "what limits", answer: ends::answer },
+];
+
+/// The answers of all rules, of each number of streams.
+#[must_use]
+pub fn conclusions(measured: &Measurements) -> Conclusions {
+    let blocks = blocks(measured);
+    let mut conclusions = Conclusions::default();
+    for rule in RULES {
+        let mut reasons: Vec<String> = Vec::new();
+        for block in &blocks {
+            match (rule.answer)(block) {
+                Ok(Some(finding)) => {
+                    conclusions.findings.push(Finding { kind: rule.name.to_owned(), ..finding });
+                }
+                Ok(None) => {}
+                Err(reason) if reasons.contains(&reason) => {}
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if !reasons.is_empty() {
+            conclusions.unanswered.push((rule.question, reasons));
+        }
+    }
+    conclusions
+}
+
+fn throughput(point: &MeasuredPoint) -> Result<Estimate, String> {
+    mean(point, |run| figure(run, "throughput"))
+}
+
+/// Whether two means differ by more than matters, and by more than their intervals.
+fn differ(a: Estimate, b: Estimate) -> bool {
+    let (less, more) = if a.mean <= b.mean { (a, b) } else { (b, a) };
+    let apart = match (less.interval, more.interval) {
+        (Some((_, high)), Some((low, _))) => high < low,
+        _ => true,
+    };
+    apart && more.mean > DIFFERENCE * less.mean
+}
+
+/// About a block, or one factor of it.
+fn finding(block: &Block<'_>, axis: Option<&str>, sentence: String) -> Finding {
+    Finding {
+        kind: String::new(),
+        metric: None,
+        axis: axis.map(str::to_owned),
+        at: block.streams.map(|streams| Value::new(STREAMS, streams)).into_iter().collect(),
+        sentence,
+        effect: None,
+        p_value: None,
+        strength: None,
+        evidence: Vec::new(),
+    }
+}

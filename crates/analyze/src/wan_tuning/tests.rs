@@ -1,0 +1,285 @@
+//! Studies with known answers; the throughput of the first is that of "TCP performance optimization for 10 Gb/s LHCOPN
+//! connections" (Ferrari and others, 2006).
+
+use wirecost_model::convergence::{Convergence, ConvergenceState};
+use wirecost_model::host::HostFacts;
+use wirecost_model::measure::Bytes;
+use wirecost_model::program::Side;
+use wirecost_model::run::{Fairness, HostRow, Rfc6349, Run};
+use wirecost_model::status::Status;
+use wirecost_model::study::{Point, StudyRunRef};
+
+use super::*;
+use crate::fixtures;
+
+const AXES: [(&str, &str); 4] =
+    [("option.cc", "bic"), ("option.wndsz", "20m"), ("tune.txqueuelen", "1000"), ("size", "64k")];
+
+/// Runs with some axes at other values than the base.
+#[derive(Default)]
+struct Study {
+    runs: Vec<Run>,
+    place: u32,
+}
+
+impl Study {
+    fn add(&mut self, streams: &str, changed: &[(&str, &str)], gigabits: &[f64]) -> &mut [Run] {
+        self.place += 1;
+        let value = |(axis, base): (&str, &str)| {
+            let changed = changed.iter().find(|(name, _)| *name == axis);
+            Value::new(axis, changed.map_or(base, |(_, value)| value))
+        };
+        let axes = [("connections", streams)].into_iter().chain(AXES).map(value).collect();
+        let point = Point { axes, settings: Vec::new() };
+        let from = self.runs.len();
+        for (repeat, gigabits) in (1..).zip(gigabits) {
+            let mut run = run(*gigabits * 1e9);
+            run.study = Some(StudyRunRef {
+                study: "s".to_owned(),
+                point: point.clone(),
+                place: self.place,
+                repeat,
+                order: repeat,
+                search: None,
+            });
+            self.runs.push(run);
+        }
+        &mut self.runs[from..]
+    }
+
+    fn conclusions(&self) -> Conclusions {
+        conclusions(&Measurements::of(self.runs.iter().map(|run| (String::new(), run.clone()))))
+    }
+
+    fn sentences(&self, kind: &str) -> Vec<String> {
+        let of_kind = self.conclusions().findings.into_iter().filter(|of| of.kind == kind);
+        of_kind.map(|finding| finding.sentence).collect()
+    }
+}
+
+/// Between hosts with a link of 10 Gb/s and 20 ms: 25 MB.
+fn run(bits_per_second: f64) -> Run {
+    let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
+    run.status = Status::Ok;
+    run.throughput = Some(fixtures::throughput(bits_per_second, 1 << 30));
+    run.window = Some(fixtures::window(10.0));
+    let facts = HostFacts { link_bits_per_second: Some(10_000_000_000), ..HostFacts::default() };
+    let host = |name: &str, role, cost| HostRow {
+        role,
+        facts: facts.clone(),
+        cycles_per_kbyte: Some(cost),
+        ..fixtures::host(name)
+    };
+    run.hosts = vec![host("h1", Side::Master, 900.0), host("h2", Side::Peer, 1500.0)];
+    run.hosts[0].bytes = Some(Bytes { tx_sent: 1 << 30, ..Bytes::default() });
+    run.hosts[1].bytes = Some(Bytes { tx_received: 1 << 30, ..Bytes::default() });
+    run.rfc6349 = Some(Rfc6349 {
+        transfer_time_ratio: None,
+        transfer_time_reason: None,
+        max_bits_per_second: None,
+        efficiency_percent: None,
+        efficiency_reason: None,
+        buffer_delay_percent: None,
+        buffer_delay_reason: None,
+        baseline_rtt_us: Some(20_000.0),
+    });
+    converges(&mut run, Some(3.0));
+    run
+}
+
+fn converges(run: &mut Run, seconds: Option<f64>) {
+    run.convergence = Some(Convergence {
+        state: match seconds {
+            Some(_) => ConvergenceState::Converged,
+            None => ConvergenceState::Trend,
+        },
+        seconds,
+        steady_bits_per_second: Some(1e9),
+        steady_share: Some(1.0),
+        change: Some(0.31),
+        p_value: Some(0.001),
+        window_seconds: 1.0,
+        windows: vec![1e9; 20],
+    });
+}
+
+fn seed() -> Study {
+    let mut study = Study::default();
+    study.add("5", &[], &[6.8]);
+    study.add("5", &[("option.cc", "reno")], &[6.2]);
+    study
+}
+
+#[test]
+fn the_shape_of_the_seeds_table() {
+    assert_eq!(seed().sentences("achieved"), ["5 streams: bic -> 6.80 Gb/s; reno -> 6.20 Gb/s."]);
+}
+
+#[test]
+fn the_best_setting_comes_first() {
+    let mut study = seed();
+    study.add("5", &[("size", "512k")], &[8.5]);
+    study.add("5", &[("size", "4k")], &[3.4]);
+    let all = study.conclusions().findings;
+    assert_eq!(
+        all[0].sentence,
+        "With 5 streams, throughput is highest with size=512k: 8.50 Gb/s, 1.25x the base (6.80 Gb/s)."
+    );
+    assert_eq!(all[0].evidence[1], "the base: 6.80 Gb/s");
+    // What is better by less than 5%, or less than its intervals, is no better.
+    let mut study = seed();
+    study.add("5", &[("size", "512k")], &[7.0]);
+    let none = "With 5 streams, no setting has a higher throughput than the base (6.80 Gb/s)";
+    assert!(study.sentences("best")[0].starts_with(none), "{:?}", study.sentences("best"));
+    let mut study = Study::default();
+    study.add("5", &[], &[6.0, 6.8, 7.6]);
+    study.add("5", &[("size", "512k")], &[6.4, 8.4, 9.4]);
+    assert!(study.sentences("best")[0].contains("no setting"), "{:?}", study.sentences("best"));
+}
+
+#[test]
+fn factors_that_matter_are_told_apart_from_those_that_do_not() {
+    let mut study = Study::default();
+    study.add("5", &[], &[6.8]);
+    study.add("5", &[("size", "4k")], &[3.4]);
+    study.add("5", &[("option.wndsz", "1m")], &[0.68]);
+    study.add("5", &[("tune.txqueuelen", "100")], &[6.7]);
+    assert_eq!(
+        study.sentences("factors"),
+        [
+            "With 5 streams, throughput depends on option.wndsz (680 Mb/s with 1m to 6.80 Gb/s with 20m, 10.00x) and \
+          size (3.40 Gb/s with 4k to 6.80 Gb/s with 64k, 2.00x); it changes by less than 5%, or less than its \
+          interval, with tune.txqueuelen."
+        ]
+    );
+}
+
+#[test]
+fn the_smallest_buffer_that_is_enough_stands_beside_the_product() {
+    let mut study = Study::default();
+    for streams in ["1", "5"] {
+        study.add(streams, &[], &[6.8]);
+        study.add(streams, &[("option.wndsz", "auto")], &[6.9]);
+        study.add(streams, &[("option.wndsz", "1m")], &[0.68]);
+        study.add(streams, &[("option.wndsz", "10m")], &[6.6]);
+        study.add(streams, &[("tune.txqueuelen", "100")], &[3.4]);
+    }
+    assert_eq!(
+        study.sentences("socket-buffer"),
+        [
+            "With 1 stream, the smallest socket buffer that reaches 95% of the best throughput is 10m (96%); the \
+             bandwidth-delay product is 25.0 MB.",
+            "With 5 streams, the smallest socket buffer that reaches 95% of the best throughput is 10m (96%); the \
+             bandwidth-delay product is 25.0 MB, 5.00 MB for each stream.",
+        ]
+    );
+    assert_eq!(
+        study.sentences("txqueuelen")[0],
+        "With 1 stream, the smallest txqueuelen that reaches 95% of the best throughput is 1000 (100%); the \
+         bandwidth-delay product is 25.0 MB, 16667 packets of 1500 bytes."
+    );
+    let unanswered = study.conclusions().unanswered;
+    let backlog = unanswered.iter().find(|(question, _)| *question == "the smallest backlog queue");
+    assert_eq!(backlog.unwrap().1, ["the study has no axis tune.netdev_max_backlog"]);
+}
+
+#[test]
+fn a_buffer_that_is_too_small_or_always_enough_is_told_so() {
+    let mut study = Study::default();
+    study.add("5", &[("option.wndsz", "auto")], &[6.9]);
+    study.add("5", &[("option.wndsz", "auto"), ("size", "4k")], &[6.9]);
+    study.add("5", &[("option.wndsz", "auto"), ("size", "1k")], &[6.9]);
+    study.add("5", &[("option.wndsz", "1m")], &[0.69]);
+    study.add("5", &[("option.wndsz", "2m")], &[1.38]);
+    let none = "no socket buffer that was tried reaches 95% of the best throughput: 2m reaches 20%";
+    assert!(study.sentences("socket-buffer")[0].contains(none));
+    let mut study = Study::default();
+    study.add("5", &[], &[6.9]);
+    study.add("5", &[("option.wndsz", "10m")], &[6.8]);
+    let least = "the smallest socket buffer that was tried, 10m, reaches 99%";
+    assert!(study.sentences("socket-buffer")[0].contains(least));
+}
+
+#[test]
+fn convergence_tells_which_never_did() {
+    let mut study = Study::default();
+    study.add("5", &[], &[6.8, 6.8]);
+    let reno = study.add("5", &[("option.cc", "reno")], &[6.2, 6.2]);
+    reno.iter_mut().for_each(|run| converges(run, None));
+    let bbr = study.add("5", &[("option.cc", "bbr")], &[6.8, 6.8]);
+    converges(&mut bbr[0], Some(9.0));
+    converges(&mut bbr[1], None);
+    assert_eq!(
+        study.sentences("convergence"),
+        [
+            "With 5 streams, throughput converges after 3.00 s with bic and 9.00 s with bbr in 1 of 2 runs (reno: did \
+          not converge: throughput changed by +31% over the last half)."
+        ]
+    );
+}
+
+#[test]
+fn cpu_and_fairness_are_told_by_congestion_control() {
+    let mut study = Study::default();
+    let jain = |run: &mut Run, jain, seconds| {
+        run.fairness = Some(Fairness {
+            jain,
+            strands: 5,
+            ratio: None,
+            fair_share_seconds: seconds,
+            fair_share_reason: None,
+            between_groups: None,
+        });
+    };
+    jain(&mut study.add("5", &[], &[6.8])[0], 0.98, Some(2.0));
+    let reno = &mut study.add("5", &[("option.cc", "reno")], &[6.2])[0];
+    jain(reno, 0.71, None);
+    reno.hosts[0].cycles_per_kbyte = Some(700.0);
+    assert_eq!(
+        study.sentences("cpu"),
+        [
+            "With 5 streams, the sender uses 900 with bic and 700 with reno cycles/KByte, the receiver 1,500 with bic \
+          and 1,500 with reno."
+        ]
+    );
+    assert_eq!(
+        study.sentences("fairness"),
+        [
+            "With 5 streams, Jain's index of the streams is 0.980 with bic, fair after 2.00 s; 0.710 with reno."
+        ]
+    );
+    // One stream shares with none.
+    assert!(seed().sentences("fairness").is_empty());
+}
+
+#[test]
+fn the_link_limits_where_it_is_full() {
+    let mut study = Study::default();
+    study.add("5", &[], &[9.4])[0].hosts[0].bytes =
+        Some(Bytes { tx_sent: 11_750_000_000, ..Bytes::default() });
+    study.add("5", &[("size", "4k")], &[3.4]);
+    let sentence = &study.sentences("bottleneck")[0];
+    assert!(
+        sentence.starts_with("With 5 streams, at the base, the link of h1 was saturated"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn the_base_is_the_point_whose_values_most_points_have() {
+    let mut study = Study::default();
+    study.add("1", &[("size", "4k")], &[1.0]);
+    study.add("1", &[], &[2.0]);
+    study.add("1", &[("option.cc", "reno")], &[3.0]);
+    study.add("1", &[("option.cc", "reno"), ("option.wndsz", "1m")], &[4.0]);
+    let runs = study.runs.iter().map(|run| (String::new(), run.clone()));
+    let measured = Measurements::of(runs);
+    let blocks = blocks(&measured);
+    let [block] = blocks.as_slice() else { panic!("{blocks:?}") };
+    assert_eq!(block.base.runs[0].throughput.as_ref().unwrap().bits_per_second, 2e9);
+    assert_eq!(block.factors.iter().map(|of| of.axis).collect::<Vec<_>>(), ["option.cc", "size"]);
+    let names: Vec<String> = block.points().into_iter().map(|point| block.name(point)).collect();
+    let together = "option.cc=reno option.wndsz=1m";
+    assert_eq!(names, ["the base", "option.cc=reno", "size=4k", together]);
+    assert_eq!(conclusions(&Measurements::default()), Conclusions::default());
+}

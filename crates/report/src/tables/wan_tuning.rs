@@ -1,0 +1,153 @@
+//! `wan-tuning`: what a path achieves with each value of each factor, as "TCP performance optimization for 10 Gb/s LHCOPN
+//! connections" (Ferrari and others, HEPiX 2006) reports it: throughput, convergence time, CPU of both ends.
+
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
+use wirecost_analyze::wan_tuning::{self, Block, CC, blocks};
+use wirecost_model::document::{Axis, Cell, Chart, Column, Sample, Section, Series};
+use wirecost_model::metric::Unit;
+
+use super::Table;
+use super::cells::{estimate, of};
+use super::rows::{ColumnOf, Rows};
+use super::whose::{self, CpuScope};
+
+pub(super) struct WanTuning;
+
+impl Table for WanTuning {
+    fn name(&self) -> &'static str {
+        "wan-tuning"
+    }
+
+    fn help(&self) -> &'static str {
+        "throughput, convergence time and CPU of both ends, by factor, with the best setting"
+    }
+
+    fn build(&self, measured: &Measurements) -> Section {
+        build(measured)
+    }
+
+    fn rows(&self, measured: &Measurements) -> Option<Rows> {
+        let axes = measured.axes().into_iter();
+        let mut columns: Vec<ColumnOf> =
+            axes.map(|axis| ColumnOf::setting(axis, measured)).collect();
+        columns.extend(figures(measured));
+        Some(Rows { columns })
+    }
+}
+
+fn build(measured: &Measurements) -> Section {
+    let mut section = Section::new("Tuning of a path");
+    let blocks = blocks(measured);
+    if blocks.is_empty() {
+        section.text("There is no run at the base yet.");
+        return section;
+    }
+    let conclusions = wan_tuning::conclusions(measured);
+    for finding in conclusions.findings {
+        section.finding(finding);
+    }
+    for block in &blocks {
+        section.table(table(block, measured));
+    }
+    for chart in blocks.iter().filter_map(chart) {
+        section.chart(chart);
+    }
+    section.text(
+        "vs base: throughput relative to the base, which is the first row. convergence: time from the start of traffic until \
+         90% of windows of max(1 s, 20 RTT) lie within 10% of the mean of the last half. efficiency, buffer delay: RFC 6349. \
+         busy: CPU time of the end.",
+    );
+    if let Some(note) = whose::note(measured) {
+        section.note(note);
+    }
+    for (question, reasons) in conclusions.unanswered {
+        section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
+    }
+    section
+}
+
+/// A row for each value of each factor, the base first.
+fn table(block: &Block<'_>, measured: &Measurements) -> wirecost_model::document::Table {
+    let mut head = vec![Column::text("factor"), Column::text("value")];
+    let columns = figures(measured);
+    head.extend(columns.iter().map(|column| column.column.clone()));
+    head.push(Column::number("vs base"));
+    let rows = Rows { columns };
+    let mut table = wirecost_model::document::Table::new(head);
+    table.title = block.title().unwrap_or_default();
+    let mut row = |factor: &str, value: &str, point: &MeasuredPoint| {
+        let mut cells = vec![Cell::text(factor), Cell::text(value)];
+        cells.extend(rows.row(point));
+        cells.push(relative(point, block.base));
+        table.row(cells);
+    };
+    row("base", "", block.base);
+    for factor in &block.factors {
+        for (value, point) in factor.levels.iter().filter(|(value, _)| *value != factor.base) {
+            row(factor.axis, value, point);
+        }
+    }
+    for point in &block.combined {
+        row("together", &block.name(point), point);
+    }
+    table
+}
+
+fn relative(point: &MeasuredPoint, base: &MeasuredPoint) -> Cell {
+    let throughput = |point| estimate(point, |run| of(run, "throughput"));
+    match (throughput(point), throughput(base)) {
+        (Ok(of), Ok(base)) if base.mean > 0.0 => Cell::number(Unit::Ratio, of.mean / base.mean),
+        (Ok(_), Ok(_)) => Cell::Missing("the base moved nothing".to_owned()),
+        (Err(reason), _) | (_, Err(reason)) => Cell::Missing(reason),
+    }
+}
+
+fn figures(measured: &Measurements) -> Vec<ColumnOf> {
+    let mut columns = vec![
+        ColumnOf::metric("throughput", "throughput"),
+        ColumnOf::metric("convergence", "convergence"),
+        ColumnOf::metric("retransmits", "retransmits"),
+        ColumnOf::metric("efficiency", "rfc6349.efficiency"),
+        ColumnOf::metric("buffer delay", "rfc6349.buffer_delay"),
+        ColumnOf::metric("fairness", "fairness"),
+    ];
+    let scopes = match whose::own_cpus(measured) && whose::one_way(measured) {
+        true => ["sender", "receiver"].map(|host| CpuScope::Host(host.to_owned())).to_vec(),
+        false => vec![CpuScope::All],
+    };
+    for scope in scopes {
+        let whose = match &scope {
+            CpuScope::Host(host) => format!(" {host}"),
+            CpuScope::All => String::new(),
+        };
+        columns.push(ColumnOf::metric(&format!("busy{whose}"), &scope.metric("cpu.busy")));
+        let cost = scope.metric("cycles_per_kbyte");
+        columns.push(ColumnOf::metric(&format!("cycles/KByte{whose}"), &cost));
+    }
+    columns
+}
+
+/// Throughput over time, from the start of traffic, by congestion control: of the first run of each.
+fn chart(block: &Block<'_>) -> Option<Chart> {
+    let factor = block.factor(CC)?;
+    let series = factor.levels.iter().filter_map(|(name, point)| {
+        let of = point.runs.first()?.convergence.as_ref()?;
+        let sample = |(place, rate): (usize, &f64)| Sample {
+            x: (place as f64 + 0.5) * of.window_seconds * 1e6,
+            y: *rate,
+        };
+        let samples = of.windows.iter().enumerate().map(sample).collect();
+        Some(Series { name: (*name).to_owned(), samples })
+    });
+    let title = match block.title() {
+        Some(title) => format!("throughput since the start of traffic, {title}"),
+        None => "throughput since the start of traffic".to_owned(),
+    };
+    Some(Chart {
+        title,
+        x: Axis::time(),
+        y: Axis::new("throughput", Unit::BitsPerSecond),
+        series: series.collect(),
+    })
+    .filter(|chart| !chart.series.is_empty())
+}
