@@ -12,9 +12,9 @@ use wirecost_model::outcome::Outcome;
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    AcceptedConnections, AfterRamp, Connections, Datagrams, FileUse, FlowopRow, FrameCounts, Io, Latency,
-    LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput,
-    Transactions, ZeroCopy,
+    AcceptedConnections, AfterRamp, Connections, Datagrams, FileUse, FlowopRow, FrameCounts, Io,
+    Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp,
+    Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};

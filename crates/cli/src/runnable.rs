@@ -2,6 +2,7 @@
 //! does not compile, and what agents refuse as too large.
 
 use miette::Severity;
+use wirecost_model::congestion::CongestionObject;
 use wirecost_model::plan::limits::{ACTS, HOSTS, NAMED_CONNECTIONS};
 use wirecost_model::plan::{EngineName, LimitError, Plan, at_most};
 use wirecost_model::profile::{Flowop, Position, Profile};
@@ -92,13 +93,17 @@ pub(crate) fn check_hosts(
     programs: &[Program],
     engine: &EngineName,
     hosts: &HostOptions,
+    objects: &[CongestionObject],
 ) -> Result<(), Failure> {
     Place::check(&loaded.profile, hosts, &loaded.assigned)?;
     let plans: Vec<(usize, Plan)> = programs
         .iter()
         .enumerate()
         .filter(|(host, _)| hosts.is_here(*host))
-        .map(|(host, program)| (host, plan(host, program, engine)))
+        .map(|(host, program)| {
+            let congestion_objects = objects.to_vec();
+            (host, Plan { congestion_objects, ..plan(host, program, engine) })
+        })
         .collect();
     let permissions =
         Permissions { files: Files::all(), writable: Files::all(), ..Permissions::default() };
@@ -159,6 +164,7 @@ fn plan(host: usize, program: &Program, engine: &EngineName) -> Plan {
         details: false,
         logged_operations: 0,
         receive_stamps: false,
+        congestion_objects: Vec::new(),
     }
 }
 

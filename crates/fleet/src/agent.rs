@@ -13,7 +13,7 @@ use rustix::event::Timespec;
 use rustix::process::{Resource, getrlimit};
 use socket2::Socket;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::privilege::{LOAD, TUNING};
+use wirecost_linux::privilege::{LOAD, TRACING, TUNING};
 use wirecost_linux::{confine, environment, facts};
 use wirecost_load::engines;
 pub use wirecost_load::files::Files;
@@ -71,6 +71,8 @@ pub struct SessionPolicy {
     pub anyone: bool,
     /// How settings of this host are changed, if orders may ask for it.
     pub tuning: Option<TuningPolicy>,
+    /// Whether congestion control of the controller's is loaded into the kernel.
+    pub congestion_objects: bool,
 }
 
 /// How an agent changes settings of its host.
@@ -112,7 +114,8 @@ fn serve(
     policy: SessionPolicy,
     hangs: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let SessionPolicy { files, writable, must_claim, hello, anyone, tuning } = policy;
+    let SessionPolicy { files, writable, must_claim, hello, anyone, tuning, congestion_objects } =
+        policy;
     let permissions = match anyone {
         true => Permissions { partners: Partners::only(peer(&stream)?), ..Permissions::default() },
         false => Permissions { files, writable, ..Permissions::default() },
@@ -141,6 +144,7 @@ fn serve(
         anyone,
         must_claim,
         tuning,
+        congestion_objects,
         load: None,
         observing: None,
         tuner: None,
@@ -230,6 +234,7 @@ struct Session {
     anyone: bool,
     must_claim: bool,
     tuning: Option<TuningPolicy>,
+    congestion_objects: bool,
     load: Option<Load>,
     observing: Option<Observing>,
     /// Restores what it has changed when it is dropped, after the load.
@@ -402,6 +407,15 @@ impl Session {
                 Status::Peer,
                 "the controller prepares a run before it has claimed this host",
             ),
+            Order::Prepare(plan)
+                if !plan.congestion_objects.is_empty() && !self.congestion_objects =>
+            {
+                self.fail(
+                    Status::Usage,
+                    "this agent loads no congestion control of controllers (--cc-object); start it with \
+                     --allow-cc-object",
+                )
+            }
             Order::Prepare(plan) => {
                 self.interval = plan.interval;
                 self.extent = Some(Extent::of(&plan));
@@ -509,8 +523,8 @@ impl Session {
                     .map(|effective| Setting {
                         name: effective.name.to_owned(),
                         host: String::new(),
-                        requested: effective.requested.clone(),
-                        effective: effective.effective.clone(),
+                        requested: effective.requested,
+                        effective: effective.effective,
                     })
                     .collect();
                 let mut warnings = load.warnings().to_vec();
@@ -551,7 +565,9 @@ impl Session {
         if self.must_claim && !request.observes {
             // What starts from now on may do no more than that.
             let tuning = if request.tunes { TUNING } else { &[] };
-            confine::keep_only(&[LOAD, tuning].concat())?;
+            // Only for its BPF programs.
+            let congestion: &[_] = if request.loads_congestion_control { TRACING } else { &[] };
+            confine::keep_only(&[LOAD, tuning, congestion].concat())?;
         }
         self.send_notice(&Notice::Claimed)
     }
@@ -665,6 +681,8 @@ pub fn status_of(error: &LoadError) -> Status {
         | LoadError::NotAPartner { .. }
         | LoadError::NoConsent { .. }
         | LoadError::Engine(_) => Status::Peer,
+        LoadError::CongestionControl(unloaded) if unloaded.is_of_object() => Status::Usage,
+        LoadError::CongestionControl(_) => Status::Peer,
     }
 }
 
@@ -686,6 +704,7 @@ mod tests {
             hello: None,
             anyone: false,
             tuning: None,
+            congestion_objects: false,
         };
         session(agent.into(), policy, || ()).unwrap();
     }

@@ -4,11 +4,12 @@
 //! (`wirecost_load::permissions`).
 
 use wirecost_load::engines;
+use wirecost_model::congestion::BPF_BIC;
 use wirecost_model::order::Order;
 use wirecost_model::plan::Plan;
 use wirecost_model::profile::{IoValue, Options, Payload};
 use wirecost_profile::protocols::{self, Family};
-use wirecost_program::step;
+use wirecost_program::{congestion, step};
 
 /// I/O options whose value is a text that names no file.
 const HARMLESS_TEXTS: [&str; 5] = ["cc", "page_cache", "placement", "server_sockets", "source_io"];
@@ -34,6 +35,8 @@ pub(crate) enum Refusal {
         "engine {engine} attaches a program to a device, which it does only for controllers that it knows"
     )]
     Engine { engine: String },
+    #[error("it loads BPF programs for congestion control only for controllers that it knows")]
+    CongestionControl,
     #[error("protocol {protocol} does not lead to the controller's address")]
     Protocol { protocol: String },
 }
@@ -45,6 +48,9 @@ pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
         Order::Observe(_) => Err(Refusal::Observation),
         Order::Claim(request) if request.observes => Err(Refusal::Observation),
         Order::Claim(request) if request.tunes => Err(Refusal::Tuning),
+        Order::Claim(request) if request.loads_congestion_control => {
+            Err(Refusal::CongestionControl)
+        }
         Order::Tune(_) | Order::ConfirmTuning | Order::Restore => Err(Refusal::Tuning),
         Order::Prepare(plan) => check_plan(plan),
         Order::Hello { .. }
@@ -66,6 +72,9 @@ fn check_plan(plan: &Plan) -> Result<(), Refusal> {
     }
     if plan.receive_stamps {
         return Err(Refusal::ReceiveStamps);
+    }
+    if !plan.congestion_objects.is_empty() || congestion::chosen(&plan.program).contains(BPF_BIC) {
+        return Err(Refusal::CongestionControl);
     }
     if engines::find(plan.engine.as_str()).is_some_and(|engine| !engine.is_general()) {
         return Err(Refusal::Engine { engine: plan.engine.to_string() });
@@ -108,6 +117,7 @@ fn file_option(options: &Options) -> Option<&str> {
 mod tests {
     use std::time::Duration;
 
+    use wirecost_model::congestion::CongestionObject;
     use wirecost_model::holder::RunIdentity;
     use wirecost_model::observe::ObserveRequest;
     use wirecost_model::order::ClaimRequest;
@@ -156,6 +166,7 @@ mod tests {
             details: false,
             logged_operations: 0,
             receive_stamps: false,
+            congestion_objects: Vec::new(),
         }))
     }
 
@@ -227,6 +238,22 @@ mod tests {
     }
 
     #[test]
+    fn no_bpf_program_is_loaded() {
+        let mut object = prepare("tcp", |_| {});
+        let Order::Prepare(plan) = &mut object else { panic!("it is a plan") };
+        let (name, bytes) = ("mine".to_owned(), Vec::new());
+        plan.congestion_objects.push(CongestionObject { name, object: bytes });
+        assert_eq!(check(&object), Err(Refusal::CongestionControl));
+        let mut bic = prepare("tcp", |_| {});
+        let Order::Prepare(plan) = &mut bic else { panic!("it is a plan") };
+        let cc = IoValue::Text("bpf-bic".to_owned());
+        for service in &mut plan.program.services {
+            service.options.io.set("cc", cc.clone());
+        }
+        assert_eq!(check(&bic), Err(Refusal::CongestionControl));
+    }
+
+    #[test]
     fn nothing_is_observed() {
         let request = ObserveRequest { probes: Vec::new(), parts: Vec::new() };
         assert_eq!(check(&Order::Observe(request)), Err(Refusal::Observation));
@@ -239,6 +266,7 @@ mod tests {
                 share: false,
                 observes,
                 tunes: false,
+                loads_congestion_control: false,
             })
         };
         assert_eq!(check(&claim(true)), Err(Refusal::Observation));

@@ -37,6 +37,8 @@ pub struct TcpInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpDetail {
     pub basic: TcpInfo,
+    /// `enum tcp_ca_state`: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub congestion_state: u8,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
     pub slow_start_threshold: u32,
@@ -65,6 +67,7 @@ pub struct TcpDetail {
 /// Offsets in `struct tcp_info`, which only ever grows at its end:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tcp.h#L229>.
 mod offset {
+    pub(super) const CA_STATE: usize = 1;
     pub(super) const SND_MSS: usize = 16;
     pub(super) const RCV_MSS: usize = 20;
     pub(super) const PMTU: usize = 60;
@@ -116,6 +119,7 @@ pub(crate) fn detail(bytes: &[u8]) -> TcpDetail {
     let rate = |at: usize| u64_at(at).filter(|&rate| rate != u64::MAX);
     TcpDetail {
         basic: parse(bytes),
+        congestion_state: bytes.get(offset::CA_STATE).copied().unwrap_or(0),
         unacked: u32_at(offset::UNACKED).unwrap_or(0),
         slow_start_threshold: u32_at(offset::SND_SSTHRESH).unwrap_or(0),
         pacing_rate: rate(offset::PACING_RATE),

@@ -3,6 +3,7 @@
 
 mod broker;
 mod clients;
+pub mod congestion;
 mod consent;
 mod disk_space;
 pub mod engines;

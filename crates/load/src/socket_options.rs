@@ -5,9 +5,13 @@ use std::os::fd::AsFd;
 
 use socket2::Domain;
 use wirecost_linux::plain_option;
-use wirecost_profile::socket_option::{Level, On};
+use wirecost_profile::io_options::IoOption as _;
+use wirecost_profile::io_options::cc::Cc;
+use wirecost_profile::socket_option::{Level, On, SocketOption};
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::socket_setup::{SocketSetting, SocketSetup};
+
+use crate::congestion;
 
 /// Sets what must be set before a socket of this domain listens or connects.
 ///
@@ -36,6 +40,10 @@ fn set_one(socket: impl AsFd, domain: Domain, setting: &SocketSetting) -> io::Re
         return Ok(());
     }
     match plain_option::set(socket, level(option.level), option.number, value) {
+        Err(error) if is_unknown_algorithm(option, &error) => {
+            let error = congestion::unknown(requested);
+            Err(io::Error::new(error.kind(), format!("cc={requested}: {error}")))
+        }
         Err(error) if !option.optional => {
             let name = option.label.map(|label| format!("{label}={requested}: "));
             let name = name.unwrap_or_default();
@@ -43,6 +51,11 @@ fn set_one(socket: impl AsFd, domain: Domain, setting: &SocketSetting) -> io::Re
         }
         _ => Ok(()),
     }
+}
+
+fn is_unknown_algorithm(option: &SocketOption, error: &io::Error) -> bool {
+    let is_name = option.level == Level::Tcp && option.label == Some(Cc.name());
+    is_name && error.kind() == io::ErrorKind::NotFound
 }
 
 /// What took effect of what was requested. What cannot be read is left out.
@@ -131,7 +144,11 @@ mod tests {
         let setup = setup(&[("cc", IoValue::Text("none_such".to_owned()))]);
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let error = set(&socket, Domain::IPV4, &setup).unwrap_err().to_string();
-        assert!(error.starts_with("cc=none_such: "), "{error}");
+        assert!(
+            error.starts_with("cc=none_such: this kernel has no congestion control"),
+            "{error}"
+        );
+        assert!(error.contains("it has") && error.contains("reno"), "{error}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
-    Edge, FairnessSums, FileChecks, IoCounts, Snapshot, StrandOperations, StrandSeries, StrandTotals,
-    TcpSample,
+    Edge, FairnessSums, FileChecks, IoCounts, Snapshot, StrandOperations, StrandSeries,
+    StrandTotals, TcpSample,
 };
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::Endpoints;

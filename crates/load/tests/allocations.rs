@@ -89,6 +89,7 @@ impl Hosts {
                 details: true,
                 logged_operations: LOGGED_OPERATIONS,
                 receive_stamps: false,
+                congestion_objects: Vec::new(),
             };
             let tell = std::sync::Mutex::new(tell.clone());
             let notify = Arc::new(move || {

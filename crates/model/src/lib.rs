@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod comparison;
+pub mod congestion;
 pub mod convergence;
 pub mod cost;
 pub mod doctor;

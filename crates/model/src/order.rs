@@ -73,6 +73,9 @@ pub struct ClaimRequest {
     /// Whether it is to change settings of the host.
     #[serde(default)]
     pub tunes: bool,
+    /// Whether it is to load congestion control as BPF programs.
+    #[serde(default)]
+    pub loads_congestion_control: bool,
 }
 
 /// Instants of a phase on the agent's own clock, nanoseconds.
@@ -401,7 +404,14 @@ mod tests {
             let run =
                 RunIdentity { id: text(), user: text(), host: text(), pid: 1, command: text() };
             let (wait, share, observes) = (Duration::from_secs(60), false, false);
-            let mut request = ClaimRequest { run, wait, share, observes, tunes: false };
+            let mut request = ClaimRequest {
+                run,
+                wait,
+                share,
+                observes,
+                tunes: false,
+                loads_congestion_control: false,
+            };
             assert_eq!(Order::Claim(request.clone()).check(known), Ok(()));
             edit(&mut request);
             let error = Order::Claim(request).check(known).unwrap_err().to_string();

@@ -5,6 +5,7 @@
 mod arrivals;
 pub mod calls;
 pub mod clients;
+pub mod congestion;
 pub mod departures;
 pub mod draw;
 pub mod files;

@@ -23,9 +23,10 @@ pub(crate) const PORT: u16 = 20_050;
 ///
 /// Controllers elsewhere (`wirecost run --host NAME=ADDR`) connect to its port. There is no
 /// authentication: whoever reaches the port can have this host generate load towards hosts whose
-/// agents have agreed to it, read the host's environment, observe its kernel and, with `--tune`,
-/// change its settings. Listen only on networks that you trust. Each session is a separate process
-/// with limits: if it fails, the agent and the other sessions continue.
+/// agents have agreed to it, read the host's environment, observe its kernel, load wirecost's own BIC
+/// as a BPF program, with `--tune` change its settings and, with `--allow-cc-object`, load any BPF
+/// program for congestion control. Listen only on networks that you trust. Each session is a separate
+/// process with limits: if it fails, the agent and the other sessions continue.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Address to listen on; default port 20050, port 0 for any free port.
@@ -57,6 +58,14 @@ pub(crate) struct Agent {
     /// hang.
     #[arg(long, requires = "tune")]
     allow_pci: bool,
+
+    /// Allow controllers to load congestion control of their own into this kernel during their runs
+    /// (`wirecost run --cc-object`). The agent must run as root. They are BPF programs: the kernel verifies their
+    /// access to memory, not the arguments of the kernel functions that they call, and a wrong one, such as a divisor
+    /// of 0, can crash this machine. Their maps have 64 MiB at most. They are removed when the session ends, even if it
+    /// crashes.
+    #[arg(long)]
+    allow_cc_object: bool,
 
     /// Memory that the process of a session may use, such as `512m` or `8g` [default: half of this
     /// host's memory].
@@ -136,6 +145,7 @@ impl Agent {
                 guardian: super::tune::guardian_program(),
                 allow_pci: self.allow_pci,
             }),
+            congestion_objects: self.allow_cc_object,
         };
         let hangs = || std::process::exit(i32::from(Status::Peer.exit_code()));
         agent::session(stream, policy, hangs).map_err(|error| Failure::new(Status::Peer, error))?;
@@ -153,7 +163,11 @@ impl Agent {
         for directory in &self.write_files {
             command.arg("--write-files").arg(directory);
         }
-        let permitted = [("--tune", self.tune), ("--allow-pci", self.allow_pci)];
+        let permitted = [
+            ("--tune", self.tune),
+            ("--allow-pci", self.allow_pci),
+            ("--allow-cc-object", self.allow_cc_object),
+        ];
         command.args(permitted.iter().filter(|(_, given)| *given).map(|(option, _)| option));
         command
     }
@@ -177,7 +191,9 @@ impl Agent {
                 let mut out = terminal::stdout();
                 let _ = writeln!(out, "wirecost agent listens at {at}");
                 if !at.ip().is_loopback() {
-                    let _ = writeln!(out, "{}", exposed(&self.files, &self.write_files, self.tune));
+                    let (files, writable) = (&self.files, &self.write_files);
+                    let exposed = exposed(files, writable, self.tune, self.allow_cc_object);
+                    let _ = writeln!(out, "{exposed}");
                 }
                 let _ = out.flush();
             }
@@ -192,8 +208,14 @@ impl Agent {
 }
 
 /// What whoever reaches the port can do.
-fn exposed(files: &[PathBuf], writable: &[PathBuf], tunes: bool) -> String {
+fn exposed(files: &[PathBuf], writable: &[PathBuf], tunes: bool, loads: bool) -> String {
     let tunes = if tunes { "; change settings of this host while a run lasts" } else { "" };
+    let loads = match loads {
+        true => {
+            "; load BPF programs of its own for congestion control, which can crash this machine"
+        }
+        false => "",
+    };
     let names = |of: &[PathBuf]| {
         let names: Vec<String> = of.iter().map(|dir| dir.display().to_string()).collect();
         names.join(", ")
@@ -210,7 +232,8 @@ fn exposed(files: &[PathBuf], writable: &[PathBuf], tunes: bool) -> String {
     };
     format!(
         "Whoever reaches this port can, without authentication: generate load from this host towards \
-         hosts whose agents have agreed to it; read this host's environment; observe its kernel; {files}{tunes}."
+         hosts whose agents have agreed to it; read this host's environment; observe its kernel; load wirecost's BIC as a BPF program for connections of a run (cc=bpf-bic); \
+         {files}{tunes}{loads}."
     )
 }
 
@@ -232,14 +255,15 @@ mod tests {
 
     #[test]
     fn what_is_exposed_names_the_directories() {
-        assert!(exposed(&[], &[], false).ends_with("use no files."));
+        assert!(exposed(&[], &[], false, false).ends_with("use no files."));
         let files = ["/a".into(), "/b".into()];
-        assert!(exposed(&files, &[], false).ends_with("read files below /a, /b."));
-        let both = exposed(&files, &["/c".into()], false);
+        assert!(exposed(&files, &[], false, false).ends_with("read files below /a, /b."));
+        let both = exposed(&files, &["/c".into()], false, false);
         assert!(both.ends_with("below /a, /b; make and write files below /c."));
-        assert!(
-            exposed(&[], &[], true).ends_with("change settings of this host while a run lasts.")
-        );
+        let tunes = exposed(&[], &[], true, false);
+        assert!(tunes.ends_with("change settings of this host while a run lasts."), "{tunes}");
+        assert!(exposed(&[], &[], false, true).ends_with("which can crash this machine."));
+        assert!(exposed(&[], &[], false, false).contains("(cc=bpf-bic)"));
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
+use wirecost_model::congestion::CongestionObject;
 use wirecost_model::plan::EngineName;
 use wirecost_model::profile::{Arrivals, IoValue, Options, Part, Payload, Until};
 use wirecost_model::program::{GroupProgram, HostFlowop, PhaseProgram, Program};
@@ -12,7 +13,7 @@ use wirecost_program::program;
 
 use crate::Failure;
 use crate::commands::run::HostOptions;
-use crate::commands::run::options::parse_engine;
+use crate::commands::run::options::{cc_object, parse_engine};
 use crate::diagnostics;
 use crate::profile::{self, Loaded, parse_variable};
 use crate::runnable::{self, Checked};
@@ -38,8 +39,20 @@ pub(crate) struct Check {
     #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
     engine: EngineName,
 
+    /// Congestion control of your own that connections choose, as in `wirecost run --cc-object`; it is read, not loaded.
+    #[arg(long, value_name = "FILE", value_parser = parse_objects)]
+    cc_object: Option<Objects>,
+
     #[command(flatten)]
     hosts: HostOptions,
+}
+
+/// Of one option: its files are separated by commas.
+#[derive(Debug, Clone)]
+struct Objects(Vec<CongestionObject>);
+
+fn parse_objects(text: &str) -> Result<Objects, String> {
+    cc_object::read_all(text).map(Objects)
 }
 
 fn parse_language(text: &str) -> Result<Language, String> {
@@ -60,8 +73,11 @@ impl Check {
         };
         let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
         let Checked { programs, refusal } = runnable::check(&loaded, &self.engine);
-        let refusal = refusal
-            .or_else(|| runnable::check_hosts(&loaded, &programs, &self.engine, &self.hosts).err());
+        let objects = self.cc_object.as_ref().map_or(&[][..], |Objects(objects)| objects);
+        let refusal =
+            refusal.or_else(|| cc_object::check(&loaded.profile, objects).err()).or_else(|| {
+                runnable::check_hosts(&loaded, &programs, &self.engine, &self.hosts, objects).err()
+            });
         let mut text = String::new();
         describe(&loaded, &programs, &mut text);
         terminal::print(&text);

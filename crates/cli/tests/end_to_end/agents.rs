@@ -231,6 +231,7 @@ pub(crate) fn plan(host: u32) -> Plan {
         details: false,
         logged_operations: 0,
         receive_stamps: false,
+        congestion_objects: Vec::new(),
     }
 }
 
@@ -259,7 +260,14 @@ impl Hostile {
         // All are one run.
         run.id = "hostile".to_owned();
         let (wait, share, observes) = (Duration::ZERO, false, false);
-        self.order(&Order::Claim(ClaimRequest { run, wait, share, observes, tunes: false }));
+        self.order(&Order::Claim(ClaimRequest {
+            run,
+            wait,
+            share,
+            observes,
+            tunes: false,
+            loads_congestion_control: false,
+        }));
         assert!(matches!(self.notice(), Notice::Claimed));
     }
 

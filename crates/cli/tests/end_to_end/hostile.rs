@@ -111,6 +111,20 @@ fn plans_out_of_bounds_are_refused_before_they_are_carried_out() {
         ),
         ("workers is 4294967295", altered(|p| p["workers"] = json!(u32::MAX))),
         ("logged_operations is", altered(|p| p["logged_operations"] = json!(u64::MAX))),
+        (
+            "the size of an object of congestion control is 1048577",
+            altered(|p| {
+                let object = "AAAA".repeat((1 << 20) / 3) + "AAA=";
+                p["congestion_objects"] = json!([{"name": "x", "object": object}]);
+            }),
+        ),
+        (
+            "the name of congestion control",
+            altered(|p| {
+                let object = json!({"name": "x".repeat(5000), "object": ""});
+                p["congestion_objects"] = json!([object]);
+            }),
+        ),
         ("interval is 1", altered(|p| p["interval"] = json!(1))),
         (
             "strands with a thread for each is 1000000",
@@ -168,7 +182,10 @@ fn plans_out_of_bounds_are_refused_before_they_are_carried_out() {
         p["program"]["services"] = json!(vec![service; 20_000]);
     });
     let phases = altered(|p| p["program"]["groups"][0]["phases"] = json!(vec![(); 1_000_000]));
-    for attack in [services, phases] {
+    let objects = altered(|p| {
+        p["congestion_objects"] = json!(vec![json!({"name": "x", "object": ""}); 9]);
+    });
+    for attack in [services, phases, objects] {
         let message = Hostile::connect(&agent.address).refused(&agent, &attack);
         assert!(message.contains("a list of at most"), "{message}");
     }

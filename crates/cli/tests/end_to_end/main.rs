@@ -18,6 +18,7 @@ mod alone;
 mod attempts;
 mod builtins;
 mod compare;
+mod congestion;
 mod connections;
 mod crypto;
 mod datagrams;

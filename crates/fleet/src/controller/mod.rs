@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::vsock;
 use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::congestion::CongestionObject;
 use wirecost_model::event::{Event, HostBrief, Listener, Reading};
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{PhaseResult, Setting, Snapshot};
@@ -25,6 +26,7 @@ use wirecost_model::status::Status;
 use wirecost_model::tuning::{self, NotRestored, Tuned, Tuning};
 use wirecost_model::units;
 use wirecost_model::warning::{SettingLeft, Warning};
+use wirecost_program::congestion;
 use wirecost_program::program::{self, ProgramError};
 use wirecost_tunable::{Scope, Setting as TunableSetting};
 
@@ -79,6 +81,8 @@ pub struct Settings {
     pub dead_time: DeadTimePolicy,
     /// What is changed on every host.
     pub tuning: Tuning,
+    /// Congestion control of the user's, for the hosts whose connections choose it.
+    pub congestion_objects: Vec<CongestionObject>,
 }
 
 /// Why a run ended before its end.
@@ -588,6 +592,11 @@ impl<'a> Controller<'a> {
                 Side::Peer => 0,
             },
             receive_stamps: settings.receive_stamps,
+            congestion_objects: {
+                let chosen = congestion::chosen(&host.program);
+                let objects = settings.congestion_objects.iter();
+                objects.filter(|object| chosen.contains(object.name.as_str())).cloned().collect()
+            },
         };
         self.hosts.iter().enumerate().map(plan).collect()
     }

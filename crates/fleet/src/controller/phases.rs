@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
+use wirecost_model::congestion::{BPF_BIC, is_of};
 use wirecost_model::event::{Event, HostCounters, Reading};
-use wirecost_model::observe::ObserveTimes;
+use wirecost_model::observe::{ObserveTimes, ObserverReport};
 use wirecost_model::outcome::{HostOutcome, PhaseObservation, PhasePlan};
 use wirecost_model::profile::{IoValue, Options, Pause, Profile, Transaction, Until};
 use wirecost_model::program::Side;
@@ -306,11 +307,26 @@ impl Controller<'_> {
             })?;
             missing.remove(&host);
             if let Notice::Observed { observation, .. } = notice {
-                let observation = *observation;
+                let mut observation = *observation;
+                self.name_congestion_control(&mut observation);
                 self.observations.push(PhaseObservation { phase, host: host as u32, observation });
             }
         }
         Ok(())
+    }
+
+    /// Hosts load BPF programs under names of their own.
+    fn name_congestion_control(&self, observation: &mut ObserverReport) {
+        let objects = self.settings.congestion_objects.iter().map(|object| object.name.as_str());
+        let names: Vec<&str> = objects.chain([BPF_BIC]).collect();
+        let flows = observation.parts.iter_mut().filter_map(|host| host.tcp.as_mut());
+        for flow in flows.flat_map(|tcp| &mut tcp.flows) {
+            let Some(kernel_name) = &flow.congestion_control else { continue };
+            let name = names.iter().find(|name| is_of(kernel_name, name));
+            if let Some(name) = name {
+                flow.congestion_control = Some((*name).to_owned());
+            }
+        }
     }
 
     /// Waits until no strand begins another transaction by itself.

@@ -10,6 +10,7 @@ mod process;
 
 use std::path::Path;
 
+use wirecost_model::congestion::is_temporary;
 use wirecost_model::environment::{Device, Environment, NumaNode};
 
 use crate::sysctl::tidy;
@@ -112,6 +113,16 @@ pub fn read() -> Environment {
     environment
 }
 
+/// Sysctls that list names of congestion control.
+const CONGESTION_LISTS: [&str; 2] =
+    ["net.ipv4.tcp_available_congestion_control", "net.ipv4.tcp_allowed_congestion_control"];
+
+/// A list without the names of congestion control that runs have loaded and that go with them.
+fn without_temporary(list: &str) -> String {
+    let words = list.split(' ').filter(|word| !is_temporary(word));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// What the files of the kernel below `root` say of the machine. Devices cannot be read from /sys,
 /// which shows those of the namespace in which it was mounted.
 fn from_files(root: &Path) -> Environment {
@@ -124,7 +135,12 @@ fn from_files(root: &Path) -> Environment {
             .iter()
             .map(|&name| {
                 let path = format!("proc/sys/{}", name.replace('.', "/"));
-                (name.to_owned(), files.text(&path).map(|value| tidy(&value)))
+                let value = files.text(&path).map(|value| tidy(&value));
+                let value = match CONGESTION_LISTS.contains(&name) {
+                    true => value.map(|list| without_temporary(&list)),
+                    false => value,
+                };
+                (name.to_owned(), value)
             })
             .collect(),
         ..Environment::default()

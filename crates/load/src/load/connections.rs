@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use wirecost_linux::vsock;
-use wirecost_model::plan::Address;
+use wirecost_model::plan::{Address, Plan};
 use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{GroupProgram, Program};
 use wirecost_profile::protocols::{Delivery, Family};
@@ -13,6 +13,7 @@ use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step;
 
 use super::LoadError;
+use crate::congestion;
 use crate::transports::{self, Transport};
 
 /// What this host opens connections by, and how.
@@ -38,9 +39,9 @@ pub(super) fn check(program: &Program) -> Result<(), LoadError> {
 
 /// What this host's kernel refuses to set up is found by trying: a socket at a free port of loopback for
 /// each kind of connection.
-pub(super) fn check_sockets(program: &Program) -> Result<(), LoadError> {
+pub(super) fn check_sockets(plan: &Plan) -> Result<(), LoadError> {
     let mut tried: Vec<&Options> = Vec::new();
-    for act in step::acts(program).filter(|act| act.service.is_some()) {
+    for act in step::acts(&plan.program).filter(|act| act.service.is_some()) {
         let options = &act.options;
         let same = |other: &&Options| {
             (&other.protocol, &other.io, &other.bind)
@@ -64,7 +65,8 @@ pub(super) fn check_sockets(program: &Program) -> Result<(), LoadError> {
             Family::Vsock => Address::Vsock { cid: vsock::local_cid(), port: vsock::ANY },
             Family::Unix => continue,
         };
-        let setup = SocketSetup::new(options, transport.protocol());
+        let mut setup = SocketSetup::new(options, transport.protocol());
+        setup.settings.retain(|setting| !congestion::is_loaded_by_run(setting, plan));
         let tried = transport.listen(&at, &setup);
         tried.map_err(failed(format!("{}: {} on {at}", act.at, act.kind)))?;
     }

@@ -51,6 +51,7 @@ use wirecost_program::step::{self, Group};
 pub use self::lone::Lone;
 use crate::broker::{Broker, Route, inbox};
 use crate::clients::Clients;
+use crate::congestion::{self, Programs, Unloaded};
 use crate::disk_space;
 use crate::engines::{self, Engine, Setup, Shared, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
@@ -98,6 +99,8 @@ pub enum LoadError {
     NoConsent { address: String, reason: String },
     #[error(transparent)]
     Engine(Unavailable),
+    #[error(transparent)]
+    CongestionControl(Unloaded),
 }
 
 impl LoadError {
@@ -198,6 +201,7 @@ pub struct Load {
     handles: Handles,
     /// What the workers use, which end first.
     _shared: Shared,
+    congestion_control: Programs,
     outlet: EventSender,
     events: Receiver<Event>,
     partners: Partners,
@@ -259,7 +263,8 @@ pub fn check_host(plan: &Plan, permissions: &Permissions) -> Result<(), LoadErro
     let placement = Placement::new(plan, engine, limit)?;
     check_engine(plan, engine, placement.workers())?;
     connections::check(&plan.program)?;
-    connections::check_sockets(&plan.program)?;
+    congestion::check(plan).map_err(LoadError::CongestionControl)?;
+    connections::check_sockets(plan)?;
     Sources::find(plan, files)?;
     contents(&plan.program, files)?;
     for place in calls::sinks(&plan.program) {
@@ -327,7 +332,7 @@ impl Load {
     }
 
     fn start_workers(
-        plan: Plan,
+        mut plan: Plan,
         engine: &'static dyn Engine,
         permissions: &Permissions,
         notify: Notify,
@@ -341,6 +346,7 @@ impl Load {
         let contents = contents(&plan.program, files)?;
         disk_space::check(&plan.program, permissions, placement.workers())?;
         let streams = StreamFiles::prepare(&plan.program, permissions, plan.seed)?;
+        let congestion_control = Programs::load(&mut plan).map_err(LoadError::CongestionControl)?;
         let mut warnings = placement.warnings();
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
@@ -441,6 +447,7 @@ impl Load {
             placement,
             handles,
             _shared: shared_by_workers,
+            congestion_control,
             outlet,
             events,
             partners: permissions.partners,
@@ -783,8 +790,8 @@ impl Load {
     }
 
     /// Socket options as asked for and granted, of all connections so far.
-    pub fn settings(&self) -> impl Iterator<Item = &EffectiveSetting> {
-        self.settings.iter()
+    pub fn settings(&self) -> impl Iterator<Item = EffectiveSetting> {
+        self.settings.iter().map(|setting| self.congestion_control.shown(setting))
     }
 
     /// Where the connections of strands were placed, or arrived, each with the number of the host where they arrive.

@@ -303,6 +303,7 @@ mod tests {
             details: false,
             logged_operations: 0,
             receive_stamps: false,
+            congestion_objects: Vec::new(),
         }
     }
 

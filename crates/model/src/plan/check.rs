@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::limits::*;
 use super::{IoLimits, Plan, Sink};
 use crate::clock::nanos;
+use crate::congestion::CongestionObject;
 use crate::profile::{Arrivals, ByStrand, Conns, IoValue, Options, Part, Payload, Quantity, Until};
 use crate::program::{GroupProgram, HostFlowop, PhaseProgram, Program, Service};
 
@@ -98,6 +99,19 @@ impl Plan {
         at_most("interval", self.interval, LONGEST_INTERVAL)?;
         at_most("tcp_samples", self.tcp_samples, TCP_SAMPLES)?;
         at_most("logged_operations", self.logged_operations, LOGGED_OPERATIONS)?;
+        at_most(
+            "the number of objects of congestion control",
+            self.congestion_objects.len(),
+            CONGESTION_OBJECTS,
+        )?;
+        for CongestionObject { name, object } in &self.congestion_objects {
+            text("the name of congestion control", name)?;
+            at_most(
+                "the size of an object of congestion control",
+                object.len(),
+                CONGESTION_OBJECT,
+            )?;
+        }
         self.program.check(io)?;
         if threads {
             at_most("strands with a thread for each", self.program.strands(), THREADS)?;
@@ -523,6 +537,7 @@ mod tests {
             details: false,
             logged_operations: 0,
             receive_stamps: false,
+            congestion_objects: Vec::new(),
         }
     }
 

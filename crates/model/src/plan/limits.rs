@@ -15,6 +15,12 @@ pub const GROUPS: usize = 4096;
 /// flowop has a row of counters on every worker, and flowops are searched for by parts of an order.
 pub const ACTS: usize = 16_384;
 
+/// Objects of congestion control of a plan. A run compares a few.
+pub const CONGESTION_OBJECTS: usize = 8;
+
+/// Bytes of an object of congestion control. One with debug information has tens of kilobytes.
+pub const CONGESTION_OBJECT: usize = 1 << 20;
+
 /// Strands of a host. A strand has some kilobytes, and the largest runs have tens of thousands.
 pub const STRANDS: u64 = 1_000_000;
 

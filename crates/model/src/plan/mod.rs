@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
+use crate::congestion::CongestionObject;
 use crate::program::{Program, Side};
 use crate::rss::DeviceSpreading;
 
@@ -158,6 +159,9 @@ pub struct Plan {
     /// Whether some sockets have the kernel stamp what comes to them ([`crate::receive_stamps`]).
     #[serde(default)]
     pub receive_stamps: bool,
+    /// Congestion control of the user's that its connections choose.
+    #[serde(default, deserialize_with = "bounded::<_, _, { limits::CONGESTION_OBJECTS }>")]
+    pub congestion_objects: Vec<CongestionObject>,
 }
 
 /// An address of a data socket.

@@ -1,14 +1,12 @@
 //! BPF objects: loading what the kernel has the hooks for, attaching, reading their maps.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput};
+use wirecost_bpf_log::{excerpt, logged};
 use wirecost_linux::environment::lockdown;
 use wirecost_linux::privilege::{TRACING, missing};
 use wirecost_model::observe::ProbeCost;
@@ -77,26 +75,6 @@ fn refused(
     }
 }
 
-/// The end of the verifier's log, which says what it did not like.
-fn excerpt(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(12)..];
-    if last.is_empty() { String::new() } else { format!("\n  {}", last.join("\n  ")) }
-}
-
-/// What libbpf says while an object is loaded; only one is at a time.
-static LOG: Mutex<String> = Mutex::new(String::new());
-static LOADING: Mutex<()> = Mutex::new(());
-
-fn keep_log(_: PrintLevel, message: String) {
-    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    // The verifier's log may have megabytes; what matters is at its end.
-    if log.len() > 1 << 20 {
-        log.clear();
-    }
-    log.push_str(&message);
-}
-
 /// A loaded object, and what holds its programs in their hooks.
 pub(crate) struct LoadedObject {
     object: Object,
@@ -135,14 +113,9 @@ impl LoadedObject {
     /// What the kernel, libbpf or the verifier said.
     pub(crate) fn load(compiled: Compiled, options: &Options<'_>) -> Result<Self, BpfError> {
         let btf = Btf::from_path("/sys/kernel/btf/vmlinux").map_err(|_| BpfError::NoBtf)?;
-        let _one = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-        LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        libbpf_rs::set_print(Some((PrintLevel::Info, keep_log)));
         let begin = Instant::now();
-        let result = Self::open_and_load(compiled, options, &btf);
-        result
-            .map_err(|error| {
-                let log = std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner));
+        logged(|| Self::open_and_load(compiled, options, &btf))
+            .map_err(|(error, log)| {
                 let may = missing(TRACING).is_empty();
                 refused(compiled.name, &error, log, may, lockdown().as_deref())
             })

@@ -13,7 +13,7 @@ impl IoOption for Cc {
     }
 
     fn help(&self) -> &'static str {
-        "TCP congestion control algorithm, such as cubic"
+        "TCP congestion control: a name of the kernel, such as cubic; bpf-bic: BIC as a BPF program that the run loads"
     }
 
     fn flowops(&self) -> Flowops {

@@ -532,7 +532,7 @@ fn agent() -> Result<Command, Failure> {
     // The program may have another name.
     command.arg0("wirecost");
     // The user names the files and settings of a run, and these agents take orders from this process alone.
-    command.args(["agent", "--session", "--all-files", "--tune"]);
+    command.args(["agent", "--session", "--all-files", "--tune", "--allow-cc-object"]);
     Ok(command)
 }
 

@@ -40,6 +40,14 @@ impl ConflictOptions {
     }
 }
 
+/// What the session of an agent does beside generating load, for which it keeps privileges.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Uses {
+    pub(super) observes: bool,
+    pub(super) tunes: bool,
+    pub(super) loads_congestion_control: bool,
+}
+
 /// The claims of one run or study. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Machines {
@@ -65,7 +73,7 @@ impl Machines {
             host_options.hosts.iter().map(|host| host.parts()).collect();
         // All runs claim in the same order, so that two do not wait for each other.
         hosts.sort_by(|a, b| a.1.cmp(&b.1));
-        let request = machines.request(false, false);
+        let request = machines.request(Uses::default());
         for (name, address) in hosts {
             let hold = RemoteClaim::take(&name, &address, &request, &waiting).map_err(not_held)?;
             machines._holds.push(hold);
@@ -99,10 +107,11 @@ impl Machines {
     }
 
     /// What the session of an agent is asked for.
-    pub(super) fn request(&self, observes: bool, tunes: bool) -> ClaimRequest {
+    pub(super) fn request(&self, uses: Uses) -> ClaimRequest {
         let ConflictOptions { wait, share } = self.conflict;
         let (run, wait) = (self.run.clone(), wait.unwrap_or_default());
-        ClaimRequest { run, wait, share, observes, tunes }
+        let Uses { observes, tunes, loads_congestion_control } = uses;
+        ClaimRequest { run, wait, share, observes, tunes, loads_congestion_control }
     }
 
     /// That other runs have used CPUs of this machine since then. Agents tell for theirs.

@@ -181,6 +181,7 @@ impl Run {
         }
         let mut names = self.hosts.names();
         let loaded = self.options.load(&mut |number| names(number))?;
+        options::cc_object::check(&loaded.profile, &self.options.settings().congestion_objects)?;
         if let Some(directory) = &self.out {
             Recorder::check(directory).map_err(Failure::usage)?;
         }

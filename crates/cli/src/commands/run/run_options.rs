@@ -23,8 +23,8 @@ use wirecost_tunable::Setting;
 
 use super::hosts::{HostOptions, Place};
 use super::link_samples::LinkSampler;
-use super::machines::Machines;
-use super::options::Changes;
+use super::machines::{Machines, Uses};
+use super::options::{Changes, cc_object};
 use super::peers::connect_to_each;
 use super::random;
 use crate::Failure;
@@ -251,8 +251,11 @@ impl RunOptions {
             ..self.settings()
         };
         let began = Instant::now();
-        let members: Vec<Member> =
-            place.members(&machines.request(!probes.is_empty(), !self.tune.is_empty()))?;
+        let members: Vec<Member> = place.members(&machines.request(Uses {
+            observes: !probes.is_empty(),
+            tunes: !self.tune.is_empty(),
+            loads_congestion_control: cc_object::loads(&loaded.profile, &settings),
+        }))?;
         let links = place.lab().and_then(|lab| LinkSampler::start(&lab));
         let mut outcome = controller::run(&loaded.profile, members, &settings, stop, listener);
         if let Some(links) = links {

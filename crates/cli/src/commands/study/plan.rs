@@ -19,6 +19,7 @@ use super::source::{Loaded, failure};
 use crate::Failure;
 use crate::commands::report;
 use crate::commands::run::link_rate::{LinkRate, uses_datagrams};
+use crate::commands::run::options::cc_object;
 use crate::commands::run::options::duration::set_duration;
 use crate::commands::run::options::load::offer;
 use crate::commands::run::{HostArgument, HostOptions, RunOptions};
@@ -72,7 +73,12 @@ pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Ve
         table.rows(&measured).map_err(report::no_column)?;
     }
     let points = loaded.matrix.points.iter();
-    points.map(|point| step(point, loaded, find)).collect()
+    let steps = points.map(|point| step(point, loaded, find)).collect::<Result<Vec<_>, _>>()?;
+    let objects: Vec<_> =
+        steps.iter().map(|step| step.options.settings().congestion_objects).collect();
+    let profiles = steps.iter().map(|step| &step.ready.profile);
+    cc_object::check_points(profiles.zip(objects.iter().map(Vec::as_slice)))?;
+    Ok(steps)
 }
 
 fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Step, Failure> {

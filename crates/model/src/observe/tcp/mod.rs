@@ -172,6 +172,50 @@ pub struct TcpSample {
     pub send_window_bytes: Option<u32>,
     /// Since the connection began.
     pub retransmitted_segments: u32,
+    /// Null in records that do not have it.
+    pub congestion_state: Option<CongestionState>,
+    /// Milliseconds since the connection began: with data in flight; of them limited by the receiver's window, and by the
+    /// send buffer. Null where the kernel does not tell.
+    pub busy_ms: Option<f64>,
+    pub receive_window_limited_ms: Option<f64>,
+    pub send_buffer_limited_ms: Option<f64>,
+}
+
+/// What congestion control does with losses (<https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tcp.h#L180>).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CongestionState {
+    /// Nothing unusual.
+    Open,
+    /// Duplicate acknowledgements or selective ones came; nothing is known to be lost.
+    Disorder,
+    /// The window shrinks after a sign of congestion: ECN, or a queue of this host.
+    Cwr,
+    /// Lost segments are sent again (fast recovery).
+    Recovery,
+    /// After a timeout.
+    Loss,
+}
+
+impl CongestionState {
+    const ALL: [Self; 5] = [Self::Open, Self::Disorder, Self::Cwr, Self::Recovery, Self::Loss];
+
+    /// By the kernel's number.
+    #[must_use]
+    pub fn of_kernel(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The kernel's number, as samples have it.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["open", "disorder", "CWR", "recovery", "loss"][usize::from(self.number())]
+    }
 }
 
 /// Of one end of a connection, at an instant.
@@ -189,6 +233,12 @@ const FLOW: Series<TcpSample> = Series {
         figure("delivery_rate", "b/s", |s| s.delivery_bits_per_second),
         figure("send_window_bytes", "B", |s| s.send_window_bytes.map(f64::from)),
         figure("retransmitted_segments", "count", |s| Some(f64::from(s.retransmitted_segments))),
+        figure("congestion_state", "state", |s| {
+            s.congestion_state.map(|state| f64::from(state.number()))
+        }),
+        figure("busy", "ms", |s| s.busy_ms),
+        figure("receive_window_limited", "ms", |s| s.receive_window_limited_ms),
+        figure("send_buffer_limited", "ms", |s| s.send_buffer_limited_ms),
     ],
 };
 

@@ -10,7 +10,7 @@ use wirecost_linux::netns;
 use wirecost_linux::sock_diag::{OPEN, SockDiag, SocketId, TcpSocket};
 use wirecost_linux::tcp_info::TcpDetail;
 use wirecost_model::clock::{Nanos, seconds};
-use wirecost_model::observe::{Part, Spread, TcpFlow, TcpSample};
+use wirecost_model::observe::{CongestionState, Part, Spread, TcpFlow, TcpSample};
 
 use crate::series::Series;
 
@@ -252,6 +252,7 @@ fn described(flow: &Flow, begin: Nanos) -> Option<TcpFlow> {
 
 fn sample(at: Nanos, begin: Nanos, detail: &TcpDetail) -> TcpSample {
     let bits = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 * 8.0);
+    let milliseconds = |us: Option<u64>| us.map(|us| us as f64 / 1e3);
     // TCP_INFINITE_SSTHRESH: https://elixir.bootlin.com/linux/v6.12/source/include/net/tcp.h#L1321
     const INFINITE: u32 = 0x7fff_ffff;
     TcpSample {
@@ -266,6 +267,10 @@ fn sample(at: Nanos, begin: Nanos, detail: &TcpDetail) -> TcpSample {
         delivery_bits_per_second: bits(detail.delivery_rate.filter(|&rate| rate > 0)),
         send_window_bytes: detail.send_window,
         retransmitted_segments: detail.basic.retransmits,
+        congestion_state: CongestionState::of_kernel(detail.congestion_state),
+        busy_ms: milliseconds(detail.busy_us),
+        receive_window_limited_ms: milliseconds(detail.receive_window_limited_us),
+        send_buffer_limited_ms: milliseconds(detail.send_buffer_limited_us),
     }
 }
 

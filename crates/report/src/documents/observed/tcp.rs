@@ -2,7 +2,8 @@
 
 mod tests {
     use wirecost_model::observe::{
-        AckRatio, ListenDrops, Observation, Retransmits, Spread, TcpFlow, TcpSample, TcpSection,
+        AckRatio, CongestionState, ListenDrops, Observation, Retransmits, Spread, TcpFlow,
+        TcpSample, TcpSection,
     };
 
     fn example() -> TcpSection {
@@ -49,6 +50,10 @@ mod tests {
                     delivery_bits_per_second: Some(9.4e9),
                     send_window_bytes: Some(65536),
                     retransmitted_segments: 80,
+                    congestion_state: Some(CongestionState::Recovery),
+                    busy_ms: Some(900.0),
+                    receive_window_limited_ms: Some(0.0),
+                    send_buffer_limited_ms: Some(1.5),
                 }],
             }],
             ..TcpSection::default()

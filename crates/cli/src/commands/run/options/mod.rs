@@ -1,6 +1,8 @@
 //! Options of `run`, a file each. [`ALL`] is the only list of them: the command line, its help and
 //! studies have them from here.
 
+mod cc;
+pub(crate) mod cc_object;
 mod connections;
 mod cpus;
 mod dead_time;
@@ -68,6 +70,8 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
     &ramp::Ramp,
     &reverse::Reverse,
     &tos::Tos,
+    &cc::CongestionControl,
+    &cc_object::CongestionObjects,
     &placement::Placement,
     &server_sockets::ServerSockets,
     &workers::Workers,
