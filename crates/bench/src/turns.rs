@@ -106,6 +106,7 @@ impl Load {
                 details: false,
                 logged_operations: 0,
                 receive_stamps: false,
+                congestion_objects: Vec::new(),
             };
             let (host, prepared) = Lone::prepare(plan).map_err(|error| error.to_string())?;
             hosts.push(host);

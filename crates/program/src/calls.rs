@@ -414,7 +414,7 @@ pub fn batched_senders(
         let protocol = protocols.get(&act.options.conn.first).copied();
         match flowops::find(&act.kind).map(|flowop| flowop.action()) {
             Some(Action::Send(plain)) => {
-                matches!(send_call(plain, &act.options, protocol), SendCall::Batched(_))
+                matches!(send_call(plain, &act.options, protocol, &[]), SendCall::Batched(_))
             }
             _ => false,
         }
