@@ -204,7 +204,8 @@ mod tests {
         host.facts.link_bits_per_second = Some(300);
         run.hosts = vec![host];
         assert_eq!(rate(&run), Some(300));
-        run.link.as_mut().unwrap().link.forward.capacity = Capacity::Steps(vec![(1, 100)]);
+        run.link.as_mut().unwrap().link.forward.capacity =
+            Capacity::Steps(vec![(1_000_000_000, 100)]);
         assert_eq!(rate(&run), Some(100));
     }
 }
