@@ -28,15 +28,15 @@ pub(crate) fn check(
 ) -> Result<(), LoadError> {
     let sources = stream_sources(program).into_iter();
     let made = sources.filter_map(|(source, _)| Some((source.made?, source.path)));
-    let made = made.map(|(bytes, path)| (format!("source {path}"), path, bytes));
+    let made = made.map(|(bytes, path)| ("with source_size, source=", "source", path, bytes));
     let sinks = sinks(program).into_iter().map(|place| {
         let all = sink_bytes(&place, workers).saturating_mul(workers.max(1).into());
-        (format!("sink {}", place.directory), place.directory, all)
+        ("sink=", "sink", place.directory, all)
     });
     let mut of_devices: BTreeMap<u64, u64> = BTreeMap::new();
-    for (act, path, bytes) in made.chain(sinks) {
-        let (device, free) =
-            free_space(&permissions.writable, Path::new(&path)).map_err(LoadError::system(act))?;
+    for (option, kind, path, bytes) in made.chain(sinks) {
+        let space = free_space(&permissions.writable, Path::new(&path), option);
+        let (device, free) = space.map_err(LoadError::system(format!("{kind} {path}")))?;
         let all = of_devices.entry(device).or_default();
         *all = all.saturating_add(bytes);
         room(*all, free, &path).map_err(LoadError::Plan)?;
@@ -45,10 +45,10 @@ pub(crate) fn check(
 }
 
 /// The device of a directory, and bytes that are free there.
-fn free_space(writable: &Files, path: &Path) -> io::Result<(u64, u64)> {
+fn free_space(writable: &Files, path: &Path, option: &str) -> io::Result<(u64, u64)> {
     let directory = writable.writable_directory(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            let remedy = "sink= and, with source_size, source= name a directory that is there";
+            let remedy = format!("{option} names a directory that is there");
             io::Error::new(error.kind(), format!("{error}: {remedy}"))
         }
         _ => error,

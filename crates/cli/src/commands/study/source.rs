@@ -183,7 +183,8 @@ impl Source {
             || !self.hosts.hosts.is_empty()
             || !definition.hosts.is_empty()
             || matches!(definition.place, Place::Vm(_));
-        if elsewhere || self.axes.iter().any(|(name, _)| name == CC) {
+        let loads = definition.set.contains_key("cc-object");
+        if elsewhere || loads || self.axes.iter().any(|(name, _)| name == CC) {
             return;
         }
         definition.leave_out_values(CC, |name| {
