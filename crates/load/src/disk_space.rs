@@ -84,10 +84,10 @@ mod tests {
         let all = tempfile::tempdir().unwrap();
         let inner = all.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
-        let (outside, free) = free_space(&Files::all(), all.path()).unwrap();
+        let (outside, free) = free_space(&Files::all(), all.path(), "sink=").unwrap();
         assert!(free > 0);
-        assert_eq!(free_space(&Files::all(), &inner).unwrap().0, outside);
-        let missing = free_space(&Files::all(), &all.path().join("no")).unwrap_err();
+        assert_eq!(free_space(&Files::all(), &inner, "sink=").unwrap().0, outside);
+        let missing = free_space(&Files::all(), &all.path().join("no"), "sink=").unwrap_err();
         assert!(missing.to_string().contains("a directory that is there"), "{missing}");
     }
 }
