@@ -61,12 +61,13 @@ impl Recorder {
     }
 
     fn take(&mut self, now: Nanos, bytes: impl Iterator<Item = u64>) {
-        if self.times.len() == self.times.capacity().min(INSTANTS) {
-            self.thin();
-        }
         self.times.push(now);
         self.bytes.extend(bytes.take(self.strands));
         self.bytes.resize(self.times.len() * self.strands, 0);
+        // There is always room for the next, so that it is at an even place of the thinned series.
+        if self.times.len() == self.times.capacity().min(INSTANTS) {
+            self.thin();
+        }
     }
 
     /// Keeps the second of each two instants, so that none follows too soon.

@@ -182,7 +182,7 @@ fn check_reads_objects_and_studies_use_each() {
         let path = home.path().join("study.toml");
         let object = made.path();
         let text = format!(
-            "profile = \"@rr\"\n[set]\nduration = \"1s\"\ncc-object = \"{object}\"\n\
+            "profile = \"@rr\"\n[set]\nduration = \"1s\"\ncc_object = \"{object}\"\n\
              [axes]\ncc = [\"reno\", {cc}]\n"
         );
         std::fs::write(&path, text).unwrap();

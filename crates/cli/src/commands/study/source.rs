@@ -183,7 +183,7 @@ impl Source {
             || !self.hosts.hosts.is_empty()
             || !definition.hosts.is_empty()
             || matches!(definition.place, Place::Vm(_));
-        let loads = definition.set.contains_key("cc-object");
+        let loads = definition.set.contains_key("cc_object");
         if elsewhere || loads || self.axes.iter().any(|(name, _)| name == CC) {
             return;
         }

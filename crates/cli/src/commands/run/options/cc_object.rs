@@ -15,6 +15,10 @@ pub(super) struct CongestionObjects;
 
 impl RunOption for CongestionObjects {
     fn name(&self) -> &'static str {
+        "cc_object"
+    }
+
+    fn long(&self) -> &'static str {
         "cc-object"
     }
 
@@ -105,7 +109,7 @@ pub(crate) fn check_points<'a>(
     let mut objects = points.clone().flat_map(|(_, objects)| objects);
     match objects.find(|object| !is_chosen(object)) {
         Some(CongestionObject { name, .. }) => {
-            Err(Failure::usage(format!("cc-object: no point of the study chooses its {name}"))
+            Err(Failure::usage(format!("cc_object: no point of the study chooses its {name}"))
                 .help(format!("add {name} to the axis cc, or remove the object")))
         }
         None => Ok(()),
