@@ -5,6 +5,7 @@
 //! and received make the run invalid. Anything else that can invalidate its figures is a warning.
 
 pub mod compare;
+mod conclusions;
 mod conservation;
 pub mod convergence;
 pub mod cost_model;
@@ -45,6 +46,7 @@ use wirecost_model::warning::Entry;
 
 use crate::window::HostWindow;
 
+pub use conclusions::Conclusions;
 pub use statistics::Estimate;
 pub use watched::watched;
 

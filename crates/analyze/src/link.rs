@@ -11,14 +11,24 @@ use wirecost_model::link::{
 };
 use wirecost_model::observe::HostObservation;
 use wirecost_model::outcome::Outcome;
-use wirecost_model::run::Run;
+use wirecost_model::run::{HostRow, Run};
 
 use crate::window::HostWindow;
 use crate::{hosts, observed};
 
-/// Bits on the wire per second of the slowest link of a run: of the hosts' devices, and of an emulated link in the
-/// direction in which more bytes went (of a trace: its mean). `None` where it is unknown.
+/// Bits on the wire per second of the slowest link of a run: of an emulated link, or of the hosts' devices. `None` where
+/// that of any host is unknown, as it may be the slowest, and over loopback, where no device sends.
 pub(crate) fn rate(run: &Run) -> Option<u64> {
+    let of_host = |host: &HostRow| match host.on_loopback() {
+        true => None,
+        false => host.facts.link_bits_per_second,
+    };
+    let of_hosts: Option<Vec<u64>> = run.hosts.iter().map(of_host).collect();
+    emulated_rate(run).or_else(|| of_hosts?.into_iter().min())
+}
+
+/// Bits on the wire per second of an emulated link in the direction in which more bytes went; of a trace, its mean.
+pub(crate) fn emulated_rate(run: &Run) -> Option<u64> {
     let of_lab = run.link.as_ref().map(|link| &link.link);
     let specs = of_lab.into_iter().chain(run.netem.as_ref().map(|netem| &netem.link));
     let to_master = run
@@ -29,8 +39,7 @@ pub(crate) fn rate(run: &Run) -> Option<u64> {
         let direction = if to_master { &spec.back } else { &spec.forward };
         direction.capacity.mean()
     });
-    let devices = run.hosts.iter().filter_map(|host| host.facts.link_bits_per_second);
-    emulated.chain(devices).min()
+    emulated.min()
 }
 
 /// The report; `None` without emulated links or without two readings of their counters in the window.
@@ -159,11 +168,9 @@ fn traced(link: &LinkOutcome, seen: &HostObservation) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use wirecost_model::link::{Capacity, Conditions, LinkSpec, Topology};
-    use wirecost_model::run::HostRow;
-
     use super::*;
     use crate::fixtures;
+    use wirecost_model::link::{Capacity, Conditions, LinkSpec, Topology};
 
     fn run(forward: Capacity, back: Capacity) -> Run {
         let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
@@ -202,8 +209,12 @@ mod tests {
         assert_eq!(rate(&run), None);
         let mut host: HostRow = fixtures::host("h1");
         host.facts.link_bits_per_second = Some(300);
-        run.hosts = vec![host];
-        assert_eq!(rate(&run), Some(300));
+        run.hosts = vec![host, fixtures::host("h2")];
+        assert_eq!(rate(&run), None, "that of h2 may be slower");
+        run.hosts[1].facts.link_bits_per_second = Some(200);
+        assert_eq!(rate(&run), Some(200));
+        run.hosts[0].address = Some("127.0.0.1".to_owned());
+        assert_eq!(rate(&run), None, "no device sends");
         run.link.as_mut().unwrap().link.forward.capacity =
             Capacity::Steps(vec![(1_000_000_000, 100)]);
         assert_eq!(rate(&run), Some(100));

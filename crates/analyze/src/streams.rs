@@ -3,6 +3,8 @@
 //! The end that received more tells what moved, as what a sender has handed to its kernel has not arrived. Of a stream it
 //! knows bytes at instants; between these its throughput is even.
 
+use std::collections::BTreeSet;
+
 use wirecost_model::clock;
 use wirecost_model::convergence::Stream;
 use wirecost_model::measure::{Edge, FairnessSums, StrandSeries};
@@ -29,8 +31,9 @@ struct Followed<'a> {
 
 /// Fills in the convergence of the run and of its streams, and its fairness.
 pub(crate) fn fill(run: &mut Run, windows: &[HostWindow<'_>]) {
-    let length = convergence::window_seconds(windows);
     let total = convergence::total(windows);
+    // Where a host has no snapshot, nothing is known of what moved between.
+    let length = longest(convergence::window_seconds(windows), total.largest_gap());
     run.convergence = total.moved().then(|| convergence::judge(total.rates(length), length));
     let followed = follow(windows, length);
     run.fairness = fairness(windows, &followed, length);
@@ -68,18 +71,27 @@ fn follow<'a>(windows: &[HostWindow<'a>], length: f64) -> Vec<Followed<'a>> {
         true => Side::Peer,
         false => Side::Master,
     };
+    let of_side = || windows.iter().filter(|window| window.host.side == side);
+    let is_unfollowed = |window: &HostWindow<'_>| {
+        window.span.bytes().received() > 0 && window.phase.strand_series.is_empty()
+    };
+    // Of a part of the streams, nothing is said.
+    if of_side().any(is_unfollowed) {
+        return Vec::new();
+    }
+    let series = || of_side().flat_map(|window| &window.phase.strand_series);
+    let moved = |series: &&StrandSeries| series.bytes.last().is_some_and(|(_, bytes)| *bytes > 0);
+    // A stream that moved nothing beside others of its group starved.
+    let groups: BTreeSet<u32> = series().filter(moved).map(|series| series.group).collect();
     let round_trips = convergence::round_trips(windows);
     let mut followed = Vec::new();
-    for window in windows.iter().filter(|window| window.host.side == side) {
+    for window in of_side() {
         let Some(start) = window.phase.snapshot(Edge::PhaseStart) else { continue };
         let since = |at: u64| clock::seconds(at.saturating_sub(start.due));
         let (from, to) = (since(window.span.start.due), since(window.span.end.due));
-        for series in &window.phase.strand_series {
+        for series in window.phase.strand_series.iter().filter(|of| groups.contains(&of.group)) {
             let points = series.bytes.iter().map(|&(at, bytes)| (since(at), bytes as f64 * 8.0));
             let curve = Curve::new(points);
-            if !curve.moved() {
-                continue;
-            }
             followed.push(Followed {
                 host: &window.host.name,
                 series,

@@ -54,14 +54,22 @@ fn sample(outcome: &mut Outcome, host: usize, strand: u32, rtt_us: f64) {
 
 #[test]
 fn time_counts_from_the_start_of_traffic() {
-    let run = analyze(&outcome(3.0, 20.0));
+    let run = analyze(&outcome(1.0, 20.0));
     let convergence = run.convergence.unwrap();
     assert_eq!(convergence.state, ConvergenceState::Converged);
     assert_eq!(convergence.window_seconds, 1.0);
-    // Ramp and window, though the ramp has only its first and its last instant here.
-    assert_eq!(convergence.windows.len(), 23);
+    // Ramp and window.
+    assert_eq!(convergence.windows.len(), 21);
     assert_eq!(convergence.seconds, Some(0.0));
     assert!((convergence.steady_bits_per_second.unwrap() / 8e9 - 1.0).abs() < 1e-3);
+}
+
+/// What moved in a second of which there is no instant is not known.
+#[test]
+fn windows_are_as_long_as_the_largest_gap() {
+    let convergence = analyze(&outcome(3.0, 20.0)).convergence.unwrap();
+    assert_eq!(convergence.window_seconds, 3.0);
+    assert_eq!(convergence.windows.len(), 7);
 }
 
 /// A ramp in which nothing moves until its last second, at which every host has a snapshot.
@@ -146,12 +154,38 @@ fn groups_are_compared_by_stream() {
     assert_eq!(groups.fair_share_seconds, None);
 }
 
+#[test]
+fn a_stream_that_starves_beside_others_counts() {
+    let streams: [(u32, u32, Rate); 3] = [(0, 0, |_| 1e6), (0, 1, |_| 0.0), (1, 0, |_| 0.0)];
+    let mut outcome = outcome(1.0, 19.0);
+    follow(&mut outcome, &streams, 20.0);
+    let run = analyze(&outcome);
+    // A group of which no stream moved may have been without work.
+    let names: Vec<(u32, u32)> =
+        run.streams.unwrap().iter().map(|stream| (stream.group, stream.strand)).collect();
+    assert_eq!(names, [(0, 0), (0, 1)]);
+    let reason = run.fairness.unwrap().fair_share_reason.unwrap();
+    assert!(reason.contains("0% of the time"), "{reason}");
+}
+
+/// Another host receives too, and its streams are not followed.
+#[test]
+fn of_a_part_of_the_streams_nothing_is_said() {
+    let mut outcome = outcome(1.0, 19.0);
+    follow(&mut outcome, &[(0, 0, |_| 1e6), (0, 1, |_| 1e6)], 20.0);
+    let mut other = outcome.hosts[1].clone();
+    other.name = "other".to_owned();
+    other.phases[0].strand_series.clear();
+    outcome.hosts.push(other);
+    assert!(analyze(&outcome).streams.is_none_or(|streams| streams.is_empty()));
+}
+
 fn framework(rate: Option<u64>) -> (Run, wirecost_model::run::Rfc6349) {
     let mut outcome = outcome(1.0, 10.0);
-    outcome.hosts[0].facts.link_bits_per_second = rate;
     sample(&mut outcome, 0, 0, 32_000.0);
     outcome.hosts[0].phases[0].tcp_samples[0].min_rtt_us = 25_000.0;
     for host in &mut outcome.hosts {
+        host.facts.link_bits_per_second = rate;
         (host.phases[0].segments_sent, host.phases[0].retransmits) = (Some(51_000), Some(1_000));
     }
     let run = analyze(&outcome);

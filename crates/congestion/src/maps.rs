@@ -40,9 +40,7 @@ fn check_shapes(maps: impl Iterator<Item = (String, Shape)>, cpus: u64) -> Resul
     }
     let (has, most) = (sum.div_ceil(1 << 20), MOST >> 20);
     match sum > MOST {
-        true => {
-            Err(format!("its maps take {has} MiB, and {most} MiB are the most; lower max_entries"))
-        }
+        true => Err(format!("its maps take {has} MiB; the limit is {most} MiB: lower max_entries")),
         false => Ok(()),
     }
 }
@@ -91,7 +89,7 @@ mod tests {
         // Small entries cost as much as the kernel adds to them.
         assert!(refused(&[shape(MapType::Hash, 8 << 20, 1)]).contains("lower max_entries"));
         let greatest = Shape { kind: MapType::Array, entries: u32::MAX, key: 4, value: u32::MAX };
-        assert!(refused(&[greatest, greatest]).contains("64 MiB are the most"));
+        assert!(refused(&[greatest, greatest]).contains("the limit is 64 MiB"));
     }
 
     #[test]

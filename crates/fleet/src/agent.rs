@@ -412,7 +412,7 @@ impl Session {
             {
                 self.fail(
                     Status::Usage,
-                    "this agent loads no congestion control of controllers (--cc-object); start it with \
+                    "this agent does not load congestion control from controllers (--cc-object): start it with \
                      --allow-cc-object",
                 )
             }

@@ -25,8 +25,8 @@ const ATTEMPTS: usize = 16;
 
 const UNREADABLE: &str = "orders may not use it: it is not below a directory that the agent was started with \
                           (`wirecost agent --files DIR`)";
-const UNWRITABLE: &str = "orders may not use it: it is not below a directory in which the agent was started to \
-                          write (`wirecost agent --write-files DIR`)";
+const UNWRITABLE: &str = "orders may not use it: it is not below a directory that the agent was started with \
+                          (`wirecost agent --write-files DIR`)";
 
 /// Which files may be used.
 #[derive(Debug, Clone, Default)]

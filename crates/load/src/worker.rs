@@ -937,7 +937,8 @@ impl<N: SocketNet> Worker<N> {
     fn recorder(&self, order: &PhaseOrder) -> Recorder {
         let of_phase = |group: &u32| self.groups[*group as usize].phases.get(order.phase as usize);
         let shares = |group: &u32| {
-            of_phase(group).and_then(Option::as_deref).is_some_and(|phase| phase.shares_listeners)
+            let phase = of_phase(group).and_then(Option::as_deref);
+            phase.is_some_and(|phase| phase.shares_listeners || phase.serves)
         };
         let strands = match order.follow {
             Some(_) if !self.group_of.iter().any(shares) => self.strands.len(),

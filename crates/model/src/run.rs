@@ -3,6 +3,8 @@
 //! A key is never absent; what was not measured is `null`. Adding a key keeps the version, changing
 //! or removing one makes a new one. The JSON Schema is docs/schema/wirecost.run-1.json.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -486,8 +488,7 @@ pub struct Fairness {
     /// Jain's index over the master's strands, by bytes (by transactions where no bytes move).
     pub jain: f64,
     pub strands: u64,
-    /// What the strand that moved most moved, relative to the one that moved least. Null where one moved nothing, and in
-    /// older records.
+    /// Bytes of the fastest strand, relative to those of the slowest. Null where one moved nothing, and in older records.
     #[serde(default)]
     pub ratio: Option<f64>,
     /// Seconds from the start of traffic until streams share fairly: the start of the first window of time (those of
@@ -586,6 +587,15 @@ pub struct HostRow {
     /// Offset of its clock to the controller's, and how far that can be wrong, microseconds.
     pub clock_offset_us: f64,
     pub clock_error_us: f64,
+}
+
+impl HostRow {
+    /// Whether its data address is one of the loopback device.
+    #[must_use]
+    pub fn on_loopback(&self) -> bool {
+        let address = self.address.as_ref().and_then(|address| address.parse::<IpAddr>().ok());
+        address.is_some_and(|address| address.is_loopback())
+    }
 }
 
 impl Run {

@@ -129,15 +129,19 @@ fn sleep_is_waiting_and_not_work() {
         return;
     }
     let _alone = alone();
-    let observation = watch(vec![of_this_process()], || {
-        for _ in 0..7 {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    // Time in which the hypervisor runs others is time on the CPU to the kernel.
+    attempts::undisturbed_machine(|| {
+        let observation = watch(vec![of_this_process()], || {
+            for _ in 0..7 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let sleep = call(&observation.parts[0], "clock_nanosleep");
+        assert_eq!(sleep.count, 7);
+        let all = sleep.waited_seconds + sleep.seconds + sleep.interrupted_seconds;
+        assert!(all >= 0.140, "{sleep:?}");
+        assert!(sleep.seconds < 0.07, "{sleep:?}");
     });
-    let sleep = call(&observation.parts[0], "clock_nanosleep");
-    assert_eq!(sleep.count, 7);
-    assert!(sleep.waited_seconds + sleep.seconds + sleep.interrupted_seconds >= 0.140, "{sleep:?}");
-    assert!(sleep.seconds < 0.07, "{sleep:?}");
 }
 
 /// Runs work on a CPU until the thread has used so much time. Returns what it used.

@@ -38,6 +38,11 @@ impl Curve {
         gaps.get(gaps.len() / 2).copied().unwrap_or(0.0)
     }
 
+    /// Longest distance of two of its points, seconds; 0 without any.
+    pub(crate) fn largest_gap(&self) -> f64 {
+        self.points.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max)
+    }
+
     /// Mean throughput between two times after the start, bits per second.
     pub(crate) fn mean(&self, from: f64, to: f64) -> f64 {
         let mut at = self.reader();

@@ -302,7 +302,7 @@ pub(super) fn whose(run: &Run, host: &HostRow) -> String {
 
 /// The fuller direction of a host's link.
 pub(crate) fn link(run: &Run, host: &HostRow) -> Option<Seen> {
-    let rate = host.facts.link_bits_per_second.or_else(|| crate::link::rate(run))? as f64;
+    let rate = host.facts.link_bits_per_second.or_else(|| crate::link::emulated_rate(run))? as f64;
     let (bytes, window) = (host.bytes.as_ref()?, run.window.as_ref()?);
     let sent = bytes.tx_sent + bytes.rx_sent;
     let received = bytes.tx_received + bytes.rx_received;

@@ -1,7 +1,5 @@
 //! Figures of one host, or of the machine that hosts share.
 
-use std::net::IpAddr;
-
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::observe::{
     CpuSection, FunctionsSection, HostObservation, InterruptsSection, MetricScope, Observation,
@@ -393,11 +391,7 @@ impl<'a> Scope<'a> {
     /// the first's is watched. Those on loopback share one.
     fn own_namespace(&self) -> Result<(), String> {
         let watched = self.observed()?;
-        let on_loopback = |host: &HostRow| {
-            let address = host.address.as_ref().and_then(|a| a.parse::<IpAddr>().ok());
-            address.is_some_and(|address| address.is_loopback())
-        };
-        let other = |host: &&&HostRow| host.name != watched.host && !on_loopback(host);
+        let other = |host: &&&HostRow| host.name != watched.host && !host.on_loopback();
         match self.hosts().iter().find(other) {
             Some(host) => Err(format!(
                 "{} shares its CPUs; of such hosts, only the devices and connections of {} were \

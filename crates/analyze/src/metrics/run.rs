@@ -286,7 +286,7 @@ pub(super) static ALL: &[Definition] = &[
         "fairness.ratio",
         Unit::Ratio,
         Better::Lower,
-        "what the strand that moved most moved, relative to the one that moved least",
+        "bytes of the fastest strand, relative to those of the slowest",
         Source::Run(|run| {
             let fairness = run.fairness.as_ref().ok_or_else(|| nothing(run))?;
             fairness

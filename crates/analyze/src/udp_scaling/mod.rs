@@ -24,6 +24,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
+use crate::Conclusions;
 use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
@@ -63,14 +64,6 @@ static RULES: &[Rule] = &[
     Rule { name: "flow-control", question: "flow control", answer: flow_control::answer },
 ];
 
-/// What the rules say.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Conclusions {
-    pub findings: Vec<Finding>,
-    /// Questions without an answer, each with the reasons.
-    pub unanswered: Vec<(&'static str, Vec<String>)>,
-}
-
 /// The answers of all rules.
 #[must_use]
 pub fn conclusions(measured: &Measurements) -> Conclusions {
@@ -80,20 +73,7 @@ pub fn conclusions(measured: &Measurements) -> Conclusions {
         return conclusions;
     }
     for rule in RULES {
-        let mut reasons: Vec<String> = Vec::new();
-        for answer in (rule.answer)(&groups) {
-            match answer {
-                Ok(Some(finding)) => {
-                    conclusions.findings.push(Finding { kind: rule.name.to_owned(), ..finding });
-                }
-                Ok(None) => {}
-                Err(reason) if reasons.contains(&reason) => {}
-                Err(reason) => reasons.push(reason),
-            }
-        }
-        if !reasons.is_empty() {
-            conclusions.unanswered.push((rule.question, reasons));
-        }
+        conclusions.add((rule.name, rule.question), (rule.answer)(&groups));
     }
     conclusions
 }

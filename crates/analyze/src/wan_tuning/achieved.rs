@@ -74,9 +74,14 @@ pub(super) fn fairness(block: &Block<'_>) -> Answer {
     for (name, point) in &factor.levels {
         let jain = mean(point, |run| figure(run, "fairness"))?;
         let time = mean(point, |run| figure(run, "fairness.time"));
+        let fair = point.runs.iter().filter(|run| figure(run, "fairness.time").is_ok()).count();
+        let of_runs = match (fair, point.runs.len()) {
+            (fair, all) if fair < all => format!(" in {fair} of {all} runs"),
+            _ => String::new(),
+        };
         let time = time.map_or_else(
             |_| String::new(),
-            |time| format!(", fair after {}", show(Unit::Seconds, time.mean)),
+            |time| format!(", fair after {}{of_runs}", show(Unit::Seconds, time.mean)),
         );
         parts.push(format!("{:.3} with {name}{time}", jain.mean));
     }
@@ -103,11 +108,11 @@ pub(super) fn cpu(block: &Block<'_>) -> Answer {
     };
     let text = match (of_end("sender"), of_end("receiver")) {
         (Ok(sender), Ok(receiver)) => format!(
-            "the sender uses {} cycles/KByte, the receiver {}",
+            "the sender's cycles/KByte are {}, the receiver's {}",
             words::list(&sender),
             words::list(&receiver)
         ),
-        _ => format!("all hosts together use {} cycles/KByte", words::list(&of_end("")?)),
+        _ => format!("the cycles/KByte of all hosts are {}", words::list(&of_end("")?)),
     };
     Ok(Some(Finding {
         metric: Some("cycles_per_kbyte".to_owned()),

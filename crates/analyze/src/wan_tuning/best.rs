@@ -15,11 +15,14 @@ pub(super) fn answer(block: &Block<'_>) -> Answer {
     let points = block.points().into_iter();
     let mut all: Vec<(&MeasuredPoint, Estimate)> =
         points.filter_map(|point| Some((point, throughput(point).ok()?))).collect();
+    // Datagrams are sent at a set rate, whatever the path takes.
+    all.retain(|(point, _)| point.runs.iter().all(|run| run.datagrams.is_none()));
     all.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
-    let Some(&(point, best)) = all.first() else { return Ok(None) };
+    let better = all.iter().find(|(_, of)| of.mean > base.mean && differ(*of, base));
+    let Some(&(point, best)) = better.or(all.first()) else { return Ok(None) };
     let rate = |of: Estimate| show(Unit::BitsPerSecond, of.mean);
     let name = block.name(point);
-    let text = match differ(best, base) {
+    let text = match better.is_some() {
         true => format!(
             "throughput is highest with {name}: {}, {:.2}x the base ({})",
             rate(best),

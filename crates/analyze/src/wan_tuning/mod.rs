@@ -15,10 +15,9 @@ mod tests;
 use wirecost_model::document::Finding;
 use wirecost_model::study::Value;
 
-use crate::Estimate;
 use crate::measured::{MeasuredPoint, Measurements};
-use crate::udp_scaling::Conclusions;
 pub(crate) use crate::udp_scaling::{effect, figure, mean};
+use crate::{Conclusions, Estimate};
 
 pub use design::{Block, Factor, blocks};
 
@@ -81,20 +80,7 @@ pub fn conclusions(measured: &Measurements) -> Conclusions {
     let blocks = blocks(measured);
     let mut conclusions = Conclusions::default();
     for rule in RULES {
-        let mut reasons: Vec<String> = Vec::new();
-        for block in &blocks {
-            match (rule.answer)(block) {
-                Ok(Some(finding)) => {
-                    conclusions.findings.push(Finding { kind: rule.name.to_owned(), ..finding });
-                }
-                Ok(None) => {}
-                Err(reason) if reasons.contains(&reason) => {}
-                Err(reason) => reasons.push(reason),
-            }
-        }
-        if !reasons.is_empty() {
-            conclusions.unanswered.push((rule.question, reasons));
-        }
+        conclusions.add((rule.name, rule.question), blocks.iter().map(rule.answer));
     }
     conclusions
 }

@@ -238,7 +238,7 @@ fn cpu_and_fairness_are_told_by_congestion_control() {
     assert_eq!(
         study.sentences("cpu"),
         [
-            "With 5 streams, the sender uses 900 with bic and 700 with reno cycles/KByte, the receiver 1,500 with bic \
+            "With 5 streams, the sender's cycles/KByte are 900 with bic and 700 with reno, the receiver's 1,500 with bic \
           and 1,500 with reno."
         ]
     );

@@ -44,8 +44,8 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "DIR")]
     files: Vec<PathBuf>,
 
-    /// Directory in which profiles may make files and write them (sink=, source_size=), with all below it; may
-    /// be given several times [default: none]. Files that a run did not make are never changed.
+    /// Directory in which profiles may create files and write them (sink=, source_size=), with all below it; may
+    /// be given several times [default: none]. Files that a run did not create are never changed.
     #[arg(long, value_name = "DIR")]
     write_files: Vec<PathBuf>,
 
@@ -59,11 +59,11 @@ pub(crate) struct Agent {
     #[arg(long, requires = "tune")]
     allow_pci: bool,
 
-    /// Allow controllers to load congestion control of their own into this kernel during their runs
-    /// (`wirecost run --cc-object`). The agent must run as root. They are BPF programs: the kernel verifies their
+    /// Allow controllers to load congestion control of their own into this kernel during their runs (`wirecost run
+    /// --cc-object`). It needs root, or CAP_BPF and CAP_PERFMON. These are BPF programs: the kernel verifies their
     /// access to memory, not the arguments of the kernel functions that they call, and a wrong one, such as a divisor
-    /// of 0, can crash this machine. Their maps have 64 MiB at most. They are removed when the session ends, even if it
-    /// crashes.
+    /// of 0, can crash this machine. Their maps take at most 64 MiB. They are removed when the session ends, even if
+    /// it crashes.
     #[arg(long)]
     allow_cc_object: bool,
 

@@ -47,7 +47,7 @@ pub(super) fn ports_of_reconnecting(
     if needed > descriptor_limit / 2 {
         return Err(LoadError::Plan(format!(
             "with server_sockets over TCP and a connection per transaction, {workers} workers need {needed} listeners, and this \
-             host allows a process {descriptor_limit} descriptors, of which half may be listeners: use fewer workers \
+             host allows {descriptor_limit} descriptors per process, half of them for listeners: use fewer workers \
              (--workers), give the service a port (port=), or raise the limit (ulimit -n)"
         )));
     }

@@ -78,17 +78,17 @@ impl Problem for PageCache {
     fn message(&self) -> String {
         let remedy = match (self.cached_share, self.state.as_str()) {
             (None, _) => {
-                "the kernel tells it of files that the user may write, where files have a page cache: \
+                "the kernel reports it only for files that the user may write, on file systems with a page cache: \
                  name such a file, or use source_size"
             }
             (_, "warm") => "use a source that fits in the free memory of the host",
             (_, "o_direct") => {
-                "the file system reads by way of the page cache all the same, or another program reads the \
+                "the file system still reads through the page cache, or another program reads the \
                  same file: name a source on another file system"
             }
             _ => {
-                "file systems in memory (tmpfs) drop nothing, nor is dropped what others map, write or read \
-                 meanwhile: name a source on a disk, or use o_direct"
+                "tmpfs never drops pages, and pages that other programs map, write or read meanwhile \
+                 stay: name a source on a disk, or use o_direct"
             }
         };
         format!("{}: {remedy}", self.brief())
@@ -101,9 +101,9 @@ impl Problem for PageCache {
             state => format!("page_cache={state}"),
         };
         match cached_share {
-            None => format!(
-                "{asked} of {host} is not verified: what was in the page cache is not known"
-            ),
+            None => {
+                format!("{asked} of {host} is not verified: the state of the page cache is unknown")
+            }
             Some(share) => format!(
                 "{asked} of {host}: {:.0}% of the source was in the page cache",
                 100.0 * share

@@ -10,7 +10,7 @@ impl IoOption for SinkKeep {
     }
 
     fn help(&self) -> &'static str {
-        "leave the sink's files there; by default they have no name and vanish with the run"
+        "keep the sink's files; by default they have no name and are deleted when the run ends"
     }
 
     fn flowops(&self) -> Flowops {

@@ -10,7 +10,7 @@ impl IoOption for SinkSync {
     }
 
     fn help(&self) -> &'static str {
-        "fdatasync(2) of the sink's files at the end of the phase; its time is counted apart"
+        "fdatasync(2) of the sink's files at the end of the phase; its time is reported separately"
     }
 
     fn flowops(&self) -> Flowops {

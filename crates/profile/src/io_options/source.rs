@@ -10,7 +10,7 @@ impl IoOption for Source {
     }
 
     fn help(&self) -> &'static str {
-        "file, or directory of files, whose content the sender sends, from its start again after its end"
+        "file, or directory of files, that the sender sends; at the end it starts over"
     }
 
     fn flowops(&self) -> Flowops {

@@ -10,7 +10,7 @@ impl IoOption for SourceSize {
     }
 
     fn help(&self) -> &'static str {
-        "make a file of this many random bytes in the directory source before the run, and send that"
+        "create a file of this many random bytes in the directory of source before the run, and send it"
     }
 
     fn flowops(&self) -> Flowops {

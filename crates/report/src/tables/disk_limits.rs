@@ -15,7 +15,7 @@ impl Table for DiskLimits {
     }
 
     fn help(&self) -> &'static str {
-        "transfers from and to files: throughput, time in calls on files, and what limits each"
+        "file transfers: throughput, time in calls on files, and what limits each"
     }
 
     fn build(&self, measured: &Measurements) -> Section {
@@ -29,9 +29,9 @@ impl Table for DiskLimits {
         }
         section.text(
             "read and write: time of a host's workers in calls that read files to send them, and that write \
-             what is received to files. sync: time of fdatasync(2) after the traffic, which throughput leaves out: where \
-             it is not short, the page cache took what the disk had yet to write. Local transfers go through a Unix \
-             socket, so that no network limits the disk; they still take the copies of the socket.",
+             what is received to files. sync: time of fdatasync(2) after the traffic, not part of throughput: if it \
+             is long, the page cache held data that the disk had yet to write. Local transfers go through a Unix \
+             socket, so that no network limits the disk; they still include the copies of the socket.",
         );
         section
     }

@@ -142,7 +142,7 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
         section.note(format!("{stacks} no function: another stack had the place of theirs"));
     }
     if of.assumed_stacks > 0 {
-        let waits = counted(of.assumed_stacks, "short wait has", "short waits have");
+        let waits = counted(of.assumed_stacks, "spinning wait reuses", "spinning waits reuse");
         section.note(format!(
             "{waits} the stack of an earlier one for the same lock, of the same task and depth"
         ));

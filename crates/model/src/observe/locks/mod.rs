@@ -50,6 +50,7 @@ pub struct LocksSection {
     pub lost_stacks: u64,
     /// Waits whose stack was not read: they are in the row of the wait for the same lock before, in the same task and at
     /// the same depth of the kernel's stack. A stack that was read serves 15 such waits at most.
+    #[serde(default)]
     pub assumed_stacks: u64,
 }
 

@@ -370,7 +370,7 @@ fn sink(of: &FileUse) -> Option<Cell> {
 fn rate_in_calls(moved: u64, seconds: f64) -> String {
     match seconds > 0.0 {
         true => format!("{} in {seconds:.3} s of calls", bit_rate(moved as f64 * 8.0 / seconds)),
-        false => "no time that the clock shows".to_owned(),
+        false => "less time than the clock resolves".to_owned(),
     }
 }
 
