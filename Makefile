@@ -86,6 +86,7 @@ bench-statistics: ## Comparisons of simulated, resampled and fresh studies: fals
 	cargo build --release --locked -p wirecost -p wirecost-bench
 	target/release/wirecost-bench statistics
 	target/release/wirecost-bench resampling
+	target/release/wirecost-bench tune
 
 clean: ## Remove what was built.
 	cargo clean

@@ -33,6 +33,7 @@ mod run_warnings;
 pub mod search;
 pub mod statistics;
 mod streams;
+pub mod tuning;
 pub mod udp_scaling;
 pub mod wan_tuning;
 mod watched;

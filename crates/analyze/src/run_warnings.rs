@@ -312,7 +312,7 @@ fn waited(run: &Run, warnings: &mut Vec<Warning>) {
 }
 
 fn clipped(setting: &Setting) -> Option<Warning> {
-    let Setting { name, host, requested, effective } = setting;
+    let Setting { name, host, requested, effective, .. } = setting;
     if name == "mss" && is_less_timestamps(requested, effective) {
         return None;
     }
@@ -337,7 +337,7 @@ fn is_less_timestamps(requested: &str, effective: &str) -> bool {
 
 /// What to do where the kernel granted something else.
 fn remedy(setting: &Setting) -> String {
-    let Setting { name, host, requested, effective } = setting;
+    let Setting { name, host, requested, effective, .. } = setting;
     let more =
         matches!((requested.parse::<u64>(), effective.parse::<u64>()), (Ok(a), Ok(g)) if g > a);
     match name.as_str() {

@@ -677,7 +677,13 @@ fn a_page_cache_in_another_state_than_asked_is_named() {
         let host = outcome.hosts[0].name.clone();
         let (name, requested) = (name.to_owned(), state.to_owned());
         let effective = requested.clone();
-        outcome.hosts[0].settings.push(Setting { name, host, requested, effective });
+        outcome.hosts[0].settings.push(Setting {
+            name,
+            host,
+            requested,
+            effective,
+            previous: None,
+        });
         let io = &mut outcome.hosts[0].phases[0].io;
         io.source_bytes = 1000;
         io.source_pass_bytes = cached.map_or(0, |_| 100);

@@ -17,6 +17,7 @@ mod rounds;
 mod scale;
 mod statistics;
 mod traffic;
+mod tune;
 mod turns;
 mod variants;
 
@@ -42,6 +43,8 @@ enum Bench {
     Scale(scale::Scale),
     /// Simulate comparisons of studies: false alarms, and changes found.
     Statistics(statistics::Statistics),
+    /// Simulate searches for the best setting: how near to it they end, and gains claimed where there is none.
+    Tune(tune::Tune),
     #[command(hide = true)]
     RecordingLoop(recording::Loop),
     #[command(hide = true)]
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         }
         Bench::Turns(turns) => turns.run(),
         Bench::Peers(bench) => bench.run(&mut io::stdout()),
+        Bench::Tune(bench) => bench.run(&mut io::stdout()),
         Bench::Variants(bench) => bench.run(&mut io::stdout()),
     };
     match result {

@@ -525,6 +525,7 @@ impl Session {
                         host: String::new(),
                         requested: effective.requested,
                         effective: effective.effective,
+                        previous: None,
                     })
                     .collect();
                 let mut warnings = load.warnings().to_vec();

@@ -105,8 +105,8 @@ impl Tuner {
 }
 
 fn tuned(applied: Applied) -> Tuned {
-    let Applied { name, requested, effective, .. } = applied;
-    Tuned { name, requested, effective }
+    let Applied { name, requested, effective, previous, .. } = applied;
+    Tuned { name, requested, effective, previous }
 }
 
 /// Settings of a journal of which it is not known what they are.

@@ -460,6 +460,8 @@ pub struct Setting {
     #[serde(flatten, with = "effective")]
     #[schemars(with = "effective::Keys<String>")]
     pub effective: String,
+    /// Of a tunable: its value before the run changed it; null for an option of a socket.
+    pub previous: Option<String>,
 }
 
 /// A time in which a host moved no byte and completed no operation, though a strand had one under way

@@ -31,6 +31,8 @@ pub struct Tuned {
     pub requested: String,
     /// As it was read back.
     pub effective: String,
+    /// Its value before the change.
+    pub previous: String,
 }
 
 /// A setting that does not have its previous value again.

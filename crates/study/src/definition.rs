@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::error::{StudyError, nearest};
+use crate::matrix::labels;
 use crate::place::Place;
 use crate::scalar::{AxisValue, Scalar};
 use crate::search::SearchDefinition;
+use crate::tuning::{KEEP, TuneDefinition};
 use crate::variation::Vary;
 
 /// The key that names a table of an axis.
@@ -45,6 +47,9 @@ pub struct Definition {
     pub repeat: Repeat,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchDefinition>,
+    /// The axes are the factors of a search by `wirecost tune`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tune: Option<TuneDefinition>,
     /// Value of an axis while others vary.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub base: IndexMap<String, Scalar>,
@@ -226,6 +231,23 @@ impl Definition {
         };
         self.axes.insert(name.to_owned(), tables.into_iter().map(of).collect());
         self.drop_lost_bases();
+    }
+
+    /// The names of an axis' values; none without such an axis.
+    #[must_use]
+    pub fn levels_of(&self, name: &str) -> Vec<String> {
+        self.axes.get(name).map(|values| labels(values)).unwrap_or_default()
+    }
+
+    /// Gives an axis these levels, of which [`KEEP`] sets nothing.
+    pub fn set_levels(&mut self, name: &str, levels: &[String]) {
+        let of = |level: &String| match level == KEEP {
+            true => AxisValue::Several(
+                [(LABEL.to_owned(), Scalar(KEEP.to_owned()))].into_iter().collect(),
+            ),
+            false => AxisValue::One(Scalar(level.clone())),
+        };
+        self.axes.insert(name.to_owned(), levels.iter().map(of).collect());
     }
 
     /// Runs each point so often, and more often only where the study wants that for its precision.

@@ -48,6 +48,22 @@ pub enum StudyError {
     SearchRepeats,
     #[error("expect does not apply to a search: its runs are trials at different loads")]
     SearchExpects,
+    #[error("the search has no objective, or two")]
+    NoObjective,
+    #[error("{metric} is better when {}", if *.maximize { "lower" } else { "higher" })]
+    WrongDirection { metric: String, maximize: bool },
+    #[error("there is no factor to search")]
+    NoFactors,
+    #[error("{factors} factors are too many to screen; the limit is {limit}")]
+    TooManyFactors { factors: usize, limit: usize },
+    #[error("factor {factor} has a single level, {level}")]
+    SingleLevel { factor: String, level: String },
+    #[error(
+        "a budget of {budget} runs is too small for {}: screening, and a confirmation of \
+         the winner, take {least} runs",
+        of_factors(*.factors)
+    )]
+    SmallBudget { budget: usize, factors: usize, least: usize },
     #[error("{0}")]
     Metric(#[from] wirecost_analyze::metrics::UnknownMetric),
     #[error(
@@ -61,6 +77,10 @@ pub enum StudyError {
 /// None is more than can be counted.
 fn of_count(points: &Option<u128>) -> String {
     points.map_or_else(|| format!("more than {}", u128::MAX), |points| points.to_string())
+}
+
+fn of_factors(factors: usize) -> String {
+    format!("{factors} factor{}", if factors == 1 { "" } else { "s" })
 }
 
 fn in_parentheses(why: &str) -> String {
@@ -96,6 +116,26 @@ impl StudyError {
                 Some("add \"max\" to the axis load, or give a rate, such as 1gbit".to_owned())
             }
             StudyError::NoGoals => Some("add goals = [{ loss = \"0%\" }] to search".to_owned()),
+            StudyError::NoObjective => {
+                Some("give one: maximize = \"throughput\", or minimize = \"p99\"".to_owned())
+            }
+            StudyError::WrongDirection { metric, maximize } => {
+                let option = if *maximize { "--minimize" } else { "--maximize" };
+                Some(format!("use {option} {metric}"))
+            }
+            StudyError::NoFactors => Some(
+                "name factors: --factor NAME=LOW,HIGH, such as --factor option.wndsz=keep,4m"
+                    .to_owned(),
+            ),
+            StudyError::TooManyFactors { .. } => {
+                Some("choose the most promising with --factor".to_owned())
+            }
+            StudyError::SingleLevel { factor, level } => Some(format!(
+                "give two or more; to compare with what is set now: --factor {factor}=keep,{level}"
+            )),
+            StudyError::SmallBudget { least, .. } => {
+                Some(format!("use --budget {least} or more, or fewer factors"))
+            }
             StudyError::Searched { name } => Some(format!("remove {name}, or the table search")),
             _ => None,
         }

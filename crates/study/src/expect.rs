@@ -146,7 +146,7 @@ fn wrong(text: &str, message: &str) -> StudyError {
 }
 
 /// A number, as it is or with the prefix and unit that it is shown with: `9.5 Gb/s`, `5%`.
-fn quantity(text: &str, unit: Unit) -> Option<f64> {
+pub(crate) fn quantity(text: &str, unit: Unit) -> Option<f64> {
     let end = text.find(|c: char| c.is_ascii_alphabetic() && c != 'e' || c == '/' || c == '%');
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
     let prefix = rest.trim().strip_suffix(unit.symbol()).unwrap_or(rest.trim());

@@ -15,6 +15,7 @@ mod scalar;
 mod search;
 mod search_runner;
 mod stop;
+pub mod tuning;
 mod variation;
 
 pub mod builtins;

@@ -38,6 +38,11 @@ impl Matrix {
     /// a matrix without points.
     pub fn of(study: &Definition) -> Result<Self, StudyError> {
         check_axes(study)?;
+        if study.tune.is_some() {
+            // The settings that a search tries follow from its runs; that of the base is known.
+            let base = vec![0; study.axes.len()];
+            return Ok(Self { points: vec![Self::at(study, &base)?], skipped: Vec::new() });
+        }
         check_count(study)?;
         let all = points(study)?;
         let mut points: Vec<Point> = Vec::new();
@@ -101,6 +106,19 @@ impl Matrix {
             }
             None => Ok(matrix),
         }
+    }
+
+    /// The point at these levels of the factors of a search.
+    ///
+    /// # Errors
+    /// As of [`Matrix::of`].
+    pub fn at(study: &Definition, levels: &[usize]) -> Result<Point, StudyError> {
+        let mut one = Definition { tune: None, ..study.clone() };
+        for ((axis, values), level) in one.axes.iter_mut().zip(levels) {
+            let value = values.get(*level).cloned();
+            *values = vec![value.ok_or_else(|| StudyError::EmptyAxis(axis.clone()))?];
+        }
+        Self::of(&one)?.points.into_iter().next().ok_or(StudyError::NoPointsLeft)
     }
 
     /// Index of the point whose throughput a share of load is of; `None` for points whose load is no share.
@@ -269,6 +287,11 @@ pub(crate) fn label(value: &AxisValue) -> String {
             }
         },
     }
+}
+
+/// Names of the values of an axis.
+pub(crate) fn labels(values: &[AxisValue]) -> Vec<String> {
+    values.iter().map(label).collect()
 }
 
 /// Its points, without what is set at all of them.

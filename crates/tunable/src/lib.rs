@@ -16,6 +16,7 @@
 //! # Ok::<(), wirecost_tunable::TuneError>(())
 //! ```
 
+mod command;
 mod control;
 mod driver_field;
 mod error;
@@ -31,6 +32,7 @@ pub mod tunables;
 mod tuner;
 mod values;
 
+pub use command::{SetCommand, set_command};
 pub use control::ControlConnection;
 pub use error::TuneError;
 pub use journal::DIRECTORY;

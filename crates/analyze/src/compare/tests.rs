@@ -462,6 +462,7 @@ fn settings_of_runs_that_differ_are_named() {
                 host: "server".to_owned(),
                 requested: "64k".to_owned(),
                 effective: effective.to_owned(),
+                previous: None,
             }];
         }
         subject

@@ -218,6 +218,7 @@ impl Traffic {
                 host: ["client", "server"][number].to_owned(),
                 requested: "65536".to_owned(),
                 effective: "65536".to_owned(),
+                previous: None,
             }],
             placements: Vec::new(),
             warnings: Vec::new(),

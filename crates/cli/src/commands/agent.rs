@@ -142,7 +142,7 @@ impl Agent {
             hello: self.hello,
             anyone: self.anyone,
             tuning: self.tune.then(|| TuningPolicy {
-                guardian: super::tune::guardian_program(),
+                guardian: super::restore::guardian_program(),
                 allow_pci: self.allow_pci,
             }),
             congestion_objects: self.allow_cc_object,

@@ -13,6 +13,7 @@ mod observe;
 mod output;
 mod predict;
 mod report;
+mod restore;
 mod rss;
 pub(crate) mod run;
 mod study;
@@ -30,6 +31,7 @@ use crate::Failure;
 pub(crate) enum Command {
     Run(Box<run::Run>),
     Study(study::Study),
+    Tune(Box<tune::Tune>),
     Compare(compare::Compare),
     Explain(explain::Explain),
     Predict(predict::Predict),
@@ -45,9 +47,9 @@ pub(crate) enum Command {
     #[command(name = lab::EMULATOR, hide = true)]
     LinkEmulator,
     Rss(rss::Rss),
-    Restore(tune::Restore),
+    Restore(restore::Restore),
     /// Restores the settings of the process that starts it. Runs start it.
-    #[command(name = tune::GUARDIAN, hide = true)]
+    #[command(name = restore::GUARDIAN, hide = true)]
     Guardian,
     Uperf(uperf::Uperf),
 }
@@ -57,6 +59,7 @@ impl Command {
         match self {
             Command::Run(command) => command.run(),
             Command::Study(command) => command.run(),
+            Command::Tune(command) => command.run(),
             Command::Compare(command) => command.run(),
             Command::Explain(command) => command.run(),
             Command::Predict(command) => command.run(),
@@ -71,7 +74,7 @@ impl Command {
             Command::LinkEmulator => lab::emulate(),
             Command::Rss(command) => command.run(),
             Command::Restore(command) => command.run(),
-            Command::Guardian => tune::guard(),
+            Command::Guardian => restore::guard(),
             Command::Uperf(command) => command.run(),
         }
     }
@@ -102,6 +105,7 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
         ("observe", Some(target)) => observe::refuse(&target, message),
         ("compare", _) if as_format => compare::refuse(message),
         ("explain" | "predict", _) if as_format => explain::refuse(message),
+        ("tune", _) if as_format => report::refuse(Status::Usage, message),
         ("study", _) if json_lines => study::refuse(message),
         ("report", _) if as_format => report::refuse(Status::Usage, message),
         _ => return,

@@ -58,6 +58,7 @@ mod stacks;
 mod studies;
 mod threads;
 mod timing;
+mod tune;
 mod tuning;
 mod udp_scaling;
 mod uperf_mode;

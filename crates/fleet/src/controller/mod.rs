@@ -314,11 +314,12 @@ impl<'a> Controller<'a> {
                 let host = &mut self.hosts[number];
                 host.is_tuned = true;
                 let name = host.member.host.name().to_owned();
-                let setting = |Tuned { name: tunable, requested, effective }| Setting {
-                    name: format!("tune.{tunable}"),
+                let setting = |tuned: Tuned| Setting {
+                    name: format!("tune.{}", tuned.name),
                     host: name.clone(),
-                    requested,
-                    effective,
+                    requested: tuned.requested,
+                    effective: tuned.effective,
+                    previous: Some(tuned.previous),
                 };
                 host.settings.extend(settings.into_iter().map(setting));
                 self.warn_of(number, left);

@@ -249,6 +249,7 @@ impl FakeHost {
                     host: String::new(),
                     requested: String::new(),
                     effective: String::new(),
+                    previous: None,
                 };
                 vec![Notice::Summary {
                     settings: vec![setting],

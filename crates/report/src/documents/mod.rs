@@ -7,4 +7,5 @@ pub mod doctor;
 pub mod findings;
 mod observed;
 pub mod run;
+pub mod tuning;
 pub mod watched;

@@ -87,6 +87,11 @@ pub trait Tunable: Sync + Debug {
         Ok(Vec::new())
     }
 
+    /// Its name for sysctl(8), if it is a sysctl.
+    fn sysctl(&self) -> Option<String> {
+        None
+    }
+
     /// Tunables whose values this one takes when it is restored, so that they have to be restored before it.
     fn restored_after(&self) -> &'static [&'static str] {
         &[]

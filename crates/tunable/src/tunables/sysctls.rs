@@ -151,6 +151,10 @@ impl Tunable for Sysctl {
         self.scope
     }
 
+    fn sysctl(&self) -> Option<String> {
+        Some(self.path())
+    }
+
     fn values(&self) -> String {
         match self.form {
             Form::Number(0, 1) => "0 or 1".to_owned(),

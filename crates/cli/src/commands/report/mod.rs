@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use wirecost_analyze::measured::Measurements;
 use wirecost_model::document;
+use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_report::atomic_file;
 use wirecost_report::documents::{self, findings};
@@ -63,7 +64,7 @@ pub(crate) struct Report {
     list: bool,
 }
 
-fn format() -> clap::builder::PossibleValuesParser {
+pub(super) fn format() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(
         outputs::ALL
             .iter()
@@ -137,7 +138,13 @@ impl Report {
         for RunSet { title, definition, runs, .. } in kept {
             let definition = definition.as_ref();
             let wanted = self.wanted(definition)?;
-            for mut section in sections(definition, &wanted, &Measurements::of(runs))? {
+            let mut all = match definition.filter(|of| of.tune.is_some() && self.tables.is_empty())
+            {
+                Some(definition) => of_search(definition, &runs)?,
+                None => Vec::new(),
+            };
+            all.extend(sections(definition, &wanted, &Measurements::of(runs))?);
+            for mut section in all {
                 if several {
                     section.title = format!("{title}: {}", section.title);
                 }
@@ -205,6 +212,20 @@ pub(crate) fn wanted(study: Option<&Definition>) -> Result<Vec<TableRequest>, Fa
     })
 }
 
+/// What a search for the best setting found.
+fn of_search(
+    definition: &Definition,
+    runs: &[(String, Run)],
+) -> Result<Vec<document::Section>, Failure> {
+    let runs: Vec<Run> = runs.iter().map(|(_, run)| run.clone()).collect();
+    if let Some(found) = super::tune::sections(definition, &runs)? {
+        return Ok(found);
+    }
+    let mut section = document::Section::named("tune", "Result");
+    section.text("The search has not come to its end; continue it with: wirecost study resume DIR");
+    Ok(vec![section])
+}
+
 /// The report of a study, or of runs side by side.
 pub(crate) fn sections(
     study: Option<&Definition>,
@@ -215,7 +236,10 @@ pub(crate) fn sections(
     for wanted in wanted {
         sections.push(wanted.build(measured).map_err(no_column)?);
     }
-    sections.extend(findings::section(measured));
+    // The runs of a search for the best setting are chosen by results, so they are no sample of anything.
+    if study.is_none_or(|study| study.tune.is_none()) {
+        sections.extend(findings::section(measured));
+    }
     // What cannot be planned any more does not keep what was measured from being shown.
     let planned = study.and_then(|study| Matrix::of(study).ok());
     let planned = planned.map(|matrix| matrix.points).unwrap_or_default();

@@ -96,6 +96,11 @@ impl HostOptions {
         self.vm.is_none() && !has_agent
     }
 
+    /// Whether the hosts are processes on loopback.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.lab.is_none() && self.vm.is_none() && self.hosts.is_empty()
+    }
+
     /// Whether all hosts are there already.
     pub(super) fn are_made(&self) -> bool {
         self.vm.is_some() || !self.hosts.is_empty()

@@ -163,6 +163,7 @@ impl Run {
             return Err(Failure::usage("--format uperf shows one run, and --repeat makes several")
                 .help("remove one of them"));
         }
+        self.options.check_tune()?;
         Repeated {
             options: &self.options,
             hosts: &self.hosts,
@@ -179,6 +180,7 @@ impl Run {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
         }
+        self.options.check_tune()?;
         let mut names = self.hosts.names();
         let loaded = self.options.load(&mut |number| names(number))?;
         options::cc_object::check(&loaded.profile, &self.options.settings().congestion_objects)?;

@@ -70,12 +70,12 @@ pub(crate) struct RunOptions {
 
     /// Network device to which device tunables apply, on all hosts [default: the device that carries the
     /// run's traffic; none for hosts on agents].
-    #[arg(long, value_name = "NAME", requires = "tune")]
+    #[arg(long, value_name = "NAME")]
     tune_device: Option<String>,
 
     /// Allow changes to the device that carries the connection from this controller to an agent. The agent
     /// reverts them after 10 s unless the controller still reaches it.
-    #[arg(long, requires = "tune")]
+    #[arg(long)]
     allow_control_device: bool,
 
     /// Seed to reproduce a run's random choices; the JSON of a run contains its seed.
@@ -119,6 +119,21 @@ impl RunOptions {
         match runnable::check(&loaded, &settings.engine).refusal {
             Some(refusal) => Err(refusal),
             None => check_stamps(&settings).map(|()| loaded),
+        }
+    }
+
+    /// Refuses options about settings where none is changed. Points of a study may have them and change
+    /// nothing.
+    pub(super) fn check_tune(&self) -> Result<(), Failure> {
+        let about = match (&self.tune_device, self.allow_control_device) {
+            (Some(_), _) => "--tune-device",
+            (None, true) => "--allow-control-device",
+            (None, false) => return Ok(()),
+        };
+        match self.tune.is_empty() {
+            true => Err(Failure::usage(format!("{about} is about settings that --tune changes"))
+                .help(format!("add --tune NAME=VALUE, or remove {about}"))),
+            false => Ok(()),
         }
     }
 

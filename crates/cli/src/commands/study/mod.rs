@@ -8,6 +8,7 @@ mod search;
 mod settings;
 mod show;
 mod source;
+mod tuning;
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -38,7 +39,9 @@ use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 
 pub(crate) use derived::{Compared, Repeated, compare_runs};
+pub(crate) use settings::{arguments, of_run};
 pub(crate) use source::parse_axis;
+pub(crate) use tuning::{Searched, TuneRequest, search};
 
 /// Run a profile at every point of a matrix, save each run, and make tables of the runs.
 ///
@@ -250,6 +253,10 @@ impl Resume {
         let text = writer.study().definition().map_err(Failure::usage)?;
         let name = self.directory.join("study.toml").display().to_string();
         let definition = Definition::parse(&text).map_err(|error| draw(&name, &text, error))?;
+        if definition.tune.is_some() {
+            let searched = tuning::resume(writer, definition, self.conflict, self.output.quiet)?;
+            return crate::commands::tune::conclude(&searched, "terminal");
+        }
         let loaded = Loaded::of(definition, PathBuf::new(), None)?;
         let kept = |name: &str| match name.starts_with('@') {
             true => name.to_owned(),

@@ -81,7 +81,11 @@ pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Ve
     Ok(steps)
 }
 
-fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Step, Failure> {
+pub(super) fn step(
+    point: &Point,
+    loaded: &Loaded,
+    find: &dyn Fn(&str) -> String,
+) -> Result<Step, Failure> {
     let options = settings::run_options(point, loaded.definition.seed, find)?;
     let hosts = settings::hosts(point, &loaded.definition, &loaded.hosts)?;
     let mut names = hosts.names();

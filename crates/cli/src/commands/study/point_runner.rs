@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use wirecost_lab::Lab;
+use wirecost_model::event::Event as RunEvent;
 use wirecost_model::run::Run;
 use wirecost_model::search::Search;
 use wirecost_model::status::Status;
@@ -58,42 +59,61 @@ impl PointRunner for Hosts<'_> {
     }
 }
 
-type Made = (Run, serde_json::Map<String, serde_json::Value>);
+pub(super) type Made = (Run, serde_json::Map<String, serde_json::Value>);
 
 impl Hosts<'_> {
     fn make(&mut self, task: &Task) -> Result<Made, Failure> {
         let step = &self.steps[task.place as usize - 1];
-        let mut ready = step.ready.clone();
-        if let Some(duration) = task.duration() {
-            set_duration(&mut ready.profile, duration)?;
-        }
-        if let Some(load) = task.load {
-            offer(&mut ready.profile, load)?;
-        }
-        let place = step.options.place(&ready, &step.hosts, self.lab.take())?;
-        self.lab = place.lab();
         let show = self.show;
         let passes = step.options.passes();
         let mut listen =
             |pass: usize, event: &_| show.borrow_mut().under_way((pass + 1, passes), event);
-        let (machines, repeat) = (self.machines, task.repeat);
-        let made = step.options.run(&ready, &place, machines, repeat, &self.stop, &mut listen);
-        let (mut run, outcome) = made?;
-        // As the study calls it, not where it is kept.
-        run.profile = task.point.get("profile").unwrap_or_default().to_owned();
-        run.study = Some(StudyRunRef {
-            study: self.title.to_owned(),
-            point: task.point.clone(),
-            place: task.place,
-            repeat: task.repeat,
-            order: task.order,
-            search: task.trial.clone(),
-        });
-        Ok((run, environments(&outcome)))
+        let on = On { machines: self.machines, stop: &self.stop, lab: &mut self.lab };
+        make(step, task, self.title, on, &mut listen)
     }
 }
 
-fn refusal(failure: Failure) -> PointError {
+/// Where a run is made.
+pub(super) struct On<'a> {
+    pub(super) machines: &'a Machines,
+    pub(super) stop: &'a AtomicBool,
+    /// That of the run before, and then of this one.
+    pub(super) lab: &'a mut Option<Rc<Lab>>,
+}
+
+/// Makes a run of a point.
+pub(super) fn make(
+    step: &Step,
+    task: &Task,
+    title: &str,
+    on: On<'_>,
+    listen: &mut dyn FnMut(usize, &RunEvent),
+) -> Result<Made, Failure> {
+    let mut ready = step.ready.clone();
+    if let Some(duration) = task.duration() {
+        set_duration(&mut ready.profile, duration)?;
+    }
+    if let Some(load) = task.load {
+        offer(&mut ready.profile, load)?;
+    }
+    let place = step.options.place(&ready, &step.hosts, on.lab.take())?;
+    *on.lab = place.lab();
+    let made = step.options.run(&ready, &place, on.machines, task.repeat, on.stop, listen);
+    let (mut run, outcome) = made?;
+    // As the study calls it, not where it is kept.
+    run.profile = task.point.get("profile").unwrap_or_default().to_owned();
+    run.study = Some(StudyRunRef {
+        study: title.to_owned(),
+        point: task.point.clone(),
+        place: task.place,
+        repeat: task.repeat,
+        order: task.order,
+        search: task.trial.clone(),
+    });
+    Ok((run, environments(&outcome)))
+}
+
+pub(super) fn refusal(failure: Failure) -> PointError {
     let message = match failure.help {
         Some(help) => format!("{}\n  help: {help}", failure.message),
         None => failure.message,

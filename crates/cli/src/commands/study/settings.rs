@@ -40,7 +40,7 @@ fn is_of_run(name: &str) -> bool {
 ///
 /// # Errors
 /// The profile is none.
-pub(super) fn of_run(options: &RunOptions) -> Result<Vec<Value>, Failure> {
+pub(crate) fn of_run(options: &RunOptions) -> Result<Vec<Value>, Failure> {
     let variables = profile::variables(&options.profile)?;
     let is_variable = |name: &str| variables.iter().any(|variable| variable == name);
     let of_options = options.given_options().into_iter().map(|Value { name, value }| {
@@ -85,8 +85,23 @@ pub(super) fn run_options(
             .help("save the profile to a file, which the study keeps with its records"));
     }
     let path = find(profile);
-    let variables = profile::variables(&path)?;
-    let mut arguments = vec![format!("--seed={seed}")];
+    let mut line = vec![format!("--seed={seed}")];
+    line.extend(arguments(point, &path)?);
+    line.push("--".to_owned());
+    line.push(path);
+    Line::try_parse_from(line)
+        .map(|line| line.options)
+        .map_err(|error| Failure::usage(format!("at {point}: {}", first_line(&error))))
+}
+
+/// The options of `wirecost run` that make a point, without its profile, which is at this path, and its seed.
+///
+/// # Errors
+/// A setting that the profile does not have.
+pub(crate) fn arguments(point: &Point, path: &str) -> Result<Vec<String>, Failure> {
+    let profile = point.get("profile").unwrap_or_default();
+    let variables = profile::variables(path)?;
+    let mut arguments = Vec::new();
     let mut words = Vec::new();
     for setting in &point.settings {
         let (name, value) = (setting.name.as_str(), setting.value.as_str());
@@ -143,11 +158,7 @@ pub(super) fn run_options(
         }
         arguments.push(format!("--var={WORDS}={}", words.join(" ")));
     }
-    arguments.push("--".to_owned());
-    arguments.push(path);
-    Line::try_parse_from(arguments)
-        .map(|line| line.options)
-        .map_err(|error| Failure::usage(format!("at {point}: {}", first_line(&error))))
+    Ok(arguments)
 }
 
 /// The lab and the virtual machine of a place; `lab` names one that exists, or is empty.

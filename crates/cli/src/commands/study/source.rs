@@ -131,6 +131,10 @@ impl Source {
             }
         };
         let mut definition = Definition::parse(&text).map_err(|e| draw(&self.study, &text, e))?;
+        if definition.tune.is_some() {
+            return Err(Failure::usage(format!("{} is a search of wirecost tune", self.study))
+                .help("continue one with `wirecost study resume DIR`, or start it with `wirecost tune`"));
+        }
         if self.quick {
             if definition.quick.is_none() {
                 return Err(Failure::usage(format!("{} has no table [quick]", self.study))

@@ -1,0 +1,190 @@
+//! The factors of a search: those of the command line, or a set for the profile and the place.
+
+use wirecost_model::profile::Profile;
+use wirecost_study::Definition;
+use wirecost_study::tuning::KEEP;
+use wirecost_tunable::Setting;
+
+use crate::Failure;
+use crate::commands::run::{HostOptions, RunOptions};
+
+/// What the runs of a search have in common, and no factor changes.
+const FIXED: [&str; 8] =
+    ["profile", "place", "load", "duration", "ramp", "observe", "seed", "tune-device"];
+
+const OF_HOSTS: &str = "tune.";
+
+/// A factor of the default set: its second level. The first is [`KEEP`].
+struct DefaultFactor {
+    name: &'static str,
+    level: &'static str,
+    of: Traffic,
+    /// Whether it is a setting of the device that carries the traffic.
+    is_of_device: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    Any,
+    Tcp,
+    Udp,
+}
+
+const fn factor(name: &'static str, level: &'static str, of: Traffic) -> DefaultFactor {
+    DefaultFactor { name, level, of, is_of_device: false }
+}
+
+const fn of_device(name: &'static str, level: &'static str) -> DefaultFactor {
+    DefaultFactor { name, level, of: Traffic::Any, is_of_device: true }
+}
+
+/// In the order of how often they matter: as many as a search of about 40 runs has room for are used.
+const DEFAULT: &[DefaultFactor] = &[
+    factor("tune.tcp_rmem", "4096 131072 33554432", Traffic::Tcp),
+    factor("tune.tcp_wmem", "4096 131072 33554432", Traffic::Tcp),
+    factor("tune.tcp_congestion_control", "bbr", Traffic::Tcp),
+    factor("tune.rmem_default", "8388608", Traffic::Udp),
+    factor("tune.wmem_default", "8388608", Traffic::Udp),
+    of_device("tune.mtu", "9000"),
+    of_device("tune.offload.gro", "off"),
+    of_device("tune.coalesce.rx-usecs", "50"),
+    factor("engine", "io_uring", Traffic::Any),
+    factor("option.tcp_nodelay", "true", Traffic::Tcp),
+    factor("tune.tcp_notsent_lowat", "131072", Traffic::Tcp),
+    factor("tune.tcp_autocorking", "0", Traffic::Tcp),
+    factor("tune.netdev_max_backlog", "10000", Traffic::Any),
+    factor("tune.busy_poll", "50", Traffic::Any),
+    of_device("tune.qdisc", "fq"),
+    of_device("tune.threaded", "on"),
+    of_device("tune.txqueuelen", "10000"),
+];
+
+/// More take a larger design, with 20 runs more.
+const MOST_BY_DEFAULT: usize = 11;
+
+/// Adds the factors of the command line.
+///
+/// # Errors
+/// A name that is not one of a setting, or a value that the tunable cannot have.
+pub(super) fn add(
+    definition: &mut Definition,
+    factors: &[(String, Vec<String>)],
+) -> Result<(), Failure> {
+    for (name, levels) in factors {
+        if FIXED.contains(&name.as_str()) || name.starts_with("lab.") {
+            return Err(Failure::usage(format!("--factor {name}: it is no setting to tune"))
+                .help("factors are tunables (tune.NAME), options (option.NAME), options of run such as engine, and variables of the profile"));
+        }
+        if definition.axes.contains_key(name) {
+            return Err(Failure::usage(format!("--factor {name} is given twice"))
+                .help(format!("give all its levels at once: --factor {name}=A,B,C")));
+        }
+        if let Some(tunable) = name.strip_prefix(OF_HOSTS) {
+            let tunable = tunable.rsplit_once(':').map_or(tunable, |(_, name)| name);
+            for level in levels.iter().filter(|level| *level != KEEP) {
+                Setting::new(tunable, level)
+                    .map_err(|error| Failure::usage(format!("--factor {name}: {error}")))?;
+            }
+        } else if is_tunable(name) {
+            return Err(Failure::usage(format!("--factor {name}: unknown factor"))
+                .help(format!("did you mean {OF_HOSTS}{name}?")));
+        }
+        if levels.iter().any(String::is_empty) {
+            return Err(Failure::usage(format!("--factor {name}: a level is empty"))
+                .help(format!("write --factor {name}=LOW,HIGH")));
+        }
+        definition.set.shift_remove(name);
+        definition.set_levels(name, levels);
+    }
+    Ok(())
+}
+
+fn is_tunable(name: &str) -> bool {
+    wirecost_tunable::all().any(|tunable| tunable.name() == name)
+}
+
+/// Adds the default set for the profile and the place. Those that do not fit are returned with the reason.
+pub(super) fn add_default(
+    definition: &mut Definition,
+    options: &RunOptions,
+    hosts: &HostOptions,
+) -> Result<Vec<(String, String)>, Failure> {
+    let mut names = hosts.names();
+    let loaded = options.load(&mut |number| names(number))?;
+    let has_options =
+        crate::profile::variables(&options.profile)?.iter().any(|name| name == "options");
+    let mut left_out = Vec::new();
+    for DefaultFactor { name, level, of, is_of_device } in DEFAULT {
+        if !fits(*of, &loaded.profile) {
+            // What is of another protocol is not worth a word.
+            continue;
+        }
+        let is_set = definition.set.contains_key(*name);
+        let reason = if is_set {
+            Some("the command line sets it".to_owned())
+        } else if name.starts_with("option.") && !has_options {
+            Some("the flowops of the profile do not have the word $options".to_owned())
+        } else if *is_of_device && hosts.is_loopback() {
+            Some("it is a setting of a device, and loopback has none to tune".to_owned())
+        } else if *is_of_device
+            && !hosts.hosts.is_empty()
+            && !definition.set.contains_key("tune-device")
+        {
+            Some("it is a setting of a device: name it with --tune-device".to_owned())
+        } else if definition.axes.len() == MOST_BY_DEFAULT {
+            Some(format!("{MOST_BY_DEFAULT} factors are enough for about 40 runs; use --factor"))
+        } else {
+            None
+        };
+        match reason {
+            Some(reason) => left_out.push((format!("{name}={level}"), reason)),
+            None => definition.set_levels(name, &[KEEP.to_owned(), (*level).to_owned()]),
+        }
+    }
+    Ok(left_out)
+}
+
+fn fits(traffic: Traffic, profile: &Profile) -> bool {
+    let is_datagrams = crate::commands::run::link_rate::uses_datagrams(profile);
+    match traffic {
+        Traffic::Any => true,
+        Traffic::Tcp => !is_datagrams,
+        Traffic::Udp => is_datagrams,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_set_has_only_settings_that_there_are() {
+        for DefaultFactor { name, level, is_of_device, .. } in DEFAULT {
+            match name.strip_prefix(OF_HOSTS) {
+                Some(tunable) => {
+                    let setting = Setting::new(tunable, level).unwrap();
+                    assert_eq!(setting.tunable().scope().is_of_device(), *is_of_device, "{name}");
+                    assert_eq!(setting.value(), *level);
+                }
+                None => assert!(["engine", "option.tcp_nodelay"].contains(name)),
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_are_no_factors_are_refused() {
+        let mut definition = Definition::default();
+        let mut refused = |name: &str, levels: &[&str]| {
+            let levels = levels.iter().map(|level| (*level).to_owned()).collect();
+            let failure = add(&mut definition, &[(name.to_owned(), levels)]).unwrap_err();
+            (failure.message, failure.help)
+        };
+        let (message, help) = refused("mtu", &["keep", "9000"]);
+        assert_eq!(message, "--factor mtu: unknown factor");
+        assert_eq!(help.as_deref(), Some("did you mean tune.mtu?"));
+        assert!(refused("duration", &["1s", "2s"]).0.contains("no setting to tune"));
+        assert!(refused("tune.mtuu", &["keep", "9000"]).0.contains("did you mean `mtu`?"));
+        assert!(refused("tune.mtu", &["keep", "x"]).0.contains("invalid value `x`"));
+        assert!(refused("engine", &["epoll", ""]).0.contains("a level is empty"));
+    }
+}

@@ -1,0 +1,170 @@
+//! `wirecost tune`: a search in a lab whose winner is known, and what it refuses.
+
+use std::fs;
+
+use serde_json::Value;
+use wirecost_linux::netns::NetNs;
+use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_linux::sysctl;
+
+use crate::agents::Agent;
+use crate::program::Program;
+
+const RMEM: &str = "net.ipv4.tcp_rmem";
+const SACK: &str = "net.ipv4.tcp_sack";
+/// In 20 ms, a window of this buffer carries a few megabits per second.
+const TINY: &str = "4096 16384 16384";
+/// Fills 50 Mb/s.
+const LARGE: &str = "4096 131072 6291456";
+
+/// A lab that is removed at the end of a test.
+struct TestLab {
+    name: String,
+}
+
+impl TestLab {
+    fn up() -> Self {
+        let name = format!("test-{}-tune", std::process::id());
+        let links = ["--rate", "50mbit", "--rtt", "20ms"];
+        let up = Program::new(["lab", "up", "--name", &name]).args(links).finish();
+        assert_eq!(up.code, 0, "{up}");
+        Self { name }
+    }
+
+    fn settings(&self, name: &str) -> Vec<String> {
+        let of = |host: &str| {
+            let namespace = NetNs::open(&format!("wirecost-{}-{host}", self.name)).unwrap();
+            namespace.run(|| sysctl::read(name).unwrap()).unwrap()
+        };
+        ["h1", "h2"].map(of).to_vec()
+    }
+}
+
+impl Drop for TestLab {
+    fn drop(&mut self) {
+        Program::new(["lab", "down", "--name", &self.name]).finish();
+    }
+}
+
+fn section<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let mut sections = report["sections"].as_array().unwrap().iter();
+    sections.find(|section| section["name"] == name).unwrap_or_else(|| panic!("{name}: {report}"))
+}
+
+/// The rows of the first table of a section.
+fn rows(section: &Value) -> Vec<Vec<Value>> {
+    let mut tables = section["blocks"].as_array().unwrap().iter().filter_map(|b| b.get("table"));
+    let rows = tables.next().unwrap()["rows"].as_array().unwrap().clone();
+    rows.into_iter().map(|row| row.as_array().unwrap().clone()).collect()
+}
+
+#[test]
+fn a_search_finds_the_buffer_that_fills_a_link_and_keeps_it_only_if_asked() {
+    if skip_without_namespaces(
+        "a_search_finds_the_buffer_that_fills_a_link_and_keeps_it_only_if_asked",
+    ) {
+        return;
+    }
+    let lab = TestLab::up();
+    let (before, sack) = (lab.settings(RMEM), lab.settings(SACK));
+    let search = |more: &[&str]| {
+        let rmem = format!("tune.tcp_rmem={TINY},{LARGE}");
+        let on_lab = format!("--lab={}", lab.name);
+        let finished = Program::new(["tune", "@stream", &on_lab, "--maximize", "throughput"])
+            .args(["--factor", &rmem, "--factor", "tune.tcp_sack=1,0"])
+            .args(["--duration", "300ms", "--ramp", "100ms", "--observe", "none"])
+            .args(["--var", "connections=1", "--budget", "27", "--format", "json", "--out", "kept"])
+            .args(["--quiet", "--seed", "1"])
+            .args(more)
+            .finish();
+        assert_eq!(finished.code, 0, "{finished}");
+        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+        let best = rows(section(&report, "setting"));
+        let of_buffer = best.iter().find(|row| row[0]["text"] == "tune.tcp_rmem");
+        assert_eq!(of_buffer.unwrap()[2]["set"]["text"], LARGE, "{finished}");
+        (finished, report)
+    };
+    let (finished, report) = search(&[]);
+    assert_eq!((lab.settings(RMEM), lab.settings(SACK)), (before.clone(), sack), "{finished}");
+    let effects = rows(section(&report, "effects"));
+    let first = &effects[0];
+    assert_eq!(first[0]["text"], "tune.tcp_rmem");
+    // Twice the throughput, and more.
+    assert!(first[3]["number"]["interval"][0].as_f64().unwrap() > 100.0, "{finished}");
+    let commands = section(&report, "commands").to_string();
+    for wanted in [
+        format!("net.ipv4.tcp_rmem = {LARGE}"),
+        "rm /etc/sysctl.d/90-wirecost-stream-".to_owned(),
+        format!("sysctl -w 'net.ipv4.tcp_rmem={}'", before[0]),
+    ] {
+        assert!(commands.contains(&wanted), "{wanted}: {commands}");
+    }
+    // The records alone tell the same.
+    let kept = finished.path("kept");
+    assert!(fs::read_dir(kept.join("runs")).unwrap().count() >= 19);
+    let again = Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
+    let again: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(section(&again, "tune"), section(&report, "tune"));
+    assert_eq!(section(&again, "effects"), section(&report, "effects"));
+    let resumed = Program::new(["study", "resume", kept.to_str().unwrap(), "--quiet"]).finish();
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert!(resumed.stdout.contains("Best setting: tune.tcp_rmem"), "{resumed}");
+
+    let (finished, _) = search(&["--apply"]);
+    assert_eq!(lab.settings(RMEM), [LARGE, LARGE], "{finished}");
+}
+
+#[test]
+fn factors_that_cannot_be_searched_are_refused_and_nothing_is_left() {
+    let refused = |arguments: &[&str], code: i32, wanted: &[&str]| {
+        let common = ["tune", "@stream", "--out", "kept", "--quiet"];
+        let finished = Program::new(common).args(arguments).finish();
+        assert_eq!(finished.code, code, "{finished}");
+        for text in wanted {
+            assert!(finished.stderr.contains(text), "{text}: {finished}");
+        }
+        assert!(!finished.path("kept").exists(), "{finished}");
+    };
+    let high = ["--maximize", "throughput"];
+    let with = |more: &[&'static str]| [&high[..], more].concat();
+    for (arguments, wanted) in [
+        (with(&["--factor", "mtu=keep,9000"]), ["unknown factor", "did you mean tune.mtu?"]),
+        (
+            with(&["--factor", "engin=epoll,io_uring"]),
+            ["no variable engin", "did you mean engine?"],
+        ),
+        (with(&["--factor", "engine=epoll"]), ["single level", "--factor engine=keep,epoll"]),
+        (with(&["--factor", "engine=epoll,io_urin"]), ["engine", "io_urin"]),
+        (
+            with(&["--factor", "engine=keep,threads", "--budget", "9"]),
+            ["budget of 9", "--budget 15"],
+        ),
+        (
+            with(&["--factor", "engine=keep,threads", "--subject-to", "throughput > 3"]),
+            ["throughput > 3", "METRIC >= NUMBER"],
+        ),
+        (with(&["--apply", "--lab"]), ["ends with it", "--lab=NAME"]),
+        (
+            vec!["--factor", "engine=keep,threads", "--minimize", "throughput"],
+            ["better when higher", "--maximize throughput"],
+        ),
+        (vec!["--factor", "engine=keep,threads", "--minimize", "p98"], ["no metric p98", "p98"]),
+        (vec!["--loopback"], ["--maximize", "--minimize"]),
+    ] {
+        refused(&arguments, 2, &wanted);
+    }
+    if skip_without_namespaces("factors_that_cannot_be_searched_are_refused_and_nothing_is_left") {
+        return;
+    }
+    let factor = "tune.tcp_congestion_control=keep,nosuch";
+    let lacking = with(&["--lab", "--factor", factor]);
+    refused(&lacking, 3, &["level nosuch", "this kernel has no congestion control `nosuch`"]);
+    let agent = Agent::start();
+    let host = format!("server={}", agent.address);
+    let without_consent = ["--host", &host, "--factor", "tune.tcp_sack=keep,0"];
+    refused(
+        &[&high[..], &without_consent].concat(),
+        3,
+        &["level 0", "this agent changes no settings of its host; start it with --tune"],
+    );
+}
