@@ -26,6 +26,8 @@ pub(crate) struct DeadTime {
     longest: f64,
     window: f64,
     hosts: Vec<String>,
+    /// Each of them: seconds from the start of the window, and its length.
+    pub(crate) times: Vec<(f64, f64)>,
 }
 
 /// None where there is no window.
@@ -80,12 +82,16 @@ pub(crate) fn of_phase(
         longest: dead.iter().map(|(from, to)| to - from).fold(0.0, f64::max) / second,
         window: (end - start) / second,
         hosts,
+        times: dead
+            .iter()
+            .map(|(from, to)| ((from - start) / second, (to - from) / second))
+            .collect(),
     })
 }
 
 impl DeadTime {
     pub(crate) fn warning(&self) -> Option<Warning> {
-        let Self { seconds, longest, window, hosts } = self;
+        let Self { seconds, longest, window, hosts, .. } = self;
         (*seconds > 0.0).then(|| {
             Warning::from(warning::DeadTime {
                 seconds: *seconds,

@@ -25,6 +25,7 @@ pub(crate) fn host(name: &str) -> HostRow {
         facts: HostFacts::default(),
         clock_offset_us: 0.0,
         clock_error_us: 0.0,
+        memory: None,
     }
 }
 
@@ -55,5 +56,12 @@ pub(crate) fn throughput(bits_per_second: f64, tx_bytes: u64) -> Throughput {
 }
 
 pub(crate) fn window(seconds: f64) -> Window {
-    Window { seconds, phase: 0, ramp_seconds: 1.0, kind: WindowKind::Duration, dead_seconds: None }
+    Window {
+        seconds,
+        phase: 0,
+        ramp_seconds: 1.0,
+        kind: WindowKind::Duration,
+        dead_seconds: None,
+        started_unix_ms: None,
+    }
 }

@@ -6,7 +6,7 @@ use wirecost_model::program::Side;
 use wirecost_model::receive_stamps::{
     NotSampledSockets, ReceiveStamps, StampCounts, UnstampedMessages,
 };
-use wirecost_model::run::{HostRow, MachineRow};
+use wirecost_model::run::{HostRow, MachineRow, Memory};
 
 use crate::cpu::{self, CpuUse};
 use crate::figures;
@@ -100,6 +100,7 @@ fn host_row(
         facts: host.facts.clone(),
         clock_offset_us: host.clock_offset as f64 / 1e3,
         clock_error_us: host.clock_error as f64 / 1e3,
+        memory: window.and_then(|w| w.phase.memory).map(|(start, end)| Memory { start, end }),
     }
 }
 

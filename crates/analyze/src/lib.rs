@@ -31,6 +31,7 @@ mod observed;
 mod rfc6349;
 mod run_warnings;
 pub mod search;
+pub mod stability;
 pub mod statistics;
 mod streams;
 pub mod tuning;
@@ -102,6 +103,11 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     let dead_time = headline.and_then(|phase| dead_time::of_phase(outcome, phase, &windows));
     if let (Some(window), Some(dead_time)) = (&mut run.window, &dead_time) {
         window.dead_seconds = Some(dead_time.seconds);
+        let lost = intervals::length(&windows).map_or(0, |length| {
+            windows.iter().map(|window| intervals::lost(window, length).0).max().unwrap_or(0)
+        });
+        let timed = window.kind == WindowKind::Duration;
+        run.stability = timed.then(|| stability::of(&run.intervals, &dead_time.times, lost));
     }
     run.phases = figures::phases(outcome);
     run.link = link::report(outcome, &windows);
@@ -155,6 +161,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
         ramp_seconds: plan.ramp_seconds,
         kind: kind(plan.until),
         dead_seconds: None,
+        started_unix_ms: plan.window_unix_ms,
     });
     run.throughput = Some(totals.throughput());
     run.transactions = Some(totals.transactions());

@@ -5,7 +5,7 @@ mod two_hosts;
 
 use two_hosts::{Fault, Traffic, analyze};
 use wirecost_model::convergence::ConvergenceState;
-use wirecost_model::measure::{Edge, StrandSeries, TcpSample};
+use wirecost_model::measure::{Edge, Quiet, StrandSeries, TcpSample};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::run::Run;
 
@@ -62,6 +62,24 @@ fn time_counts_from_the_start_of_traffic() {
     assert_eq!(convergence.windows.len(), 21);
     assert_eq!(convergence.seconds, Some(0.0));
     assert!((convergence.steady_bits_per_second.unwrap() / 8e9 - 1.0).abs() < 1e-3);
+}
+
+/// A day, in which the path was cut for 90 seconds after six hours.
+#[test]
+fn outages_of_a_day_are_listed() {
+    let mut outcome = outcome(1.0, 86_400.0);
+    for host in &mut outcome.hosts {
+        let phase = &mut host.phases[0];
+        let from = phase.snapshot(Edge::WindowStart).unwrap().due + 21_600_000_000_000;
+        phase.quiet = vec![Quiet { from, to: from + 90_000_000_000 }];
+    }
+    let run = analyze(&outcome);
+    let stability = run.stability.unwrap();
+    assert_eq!(stability.outage_count, 1);
+    let outage = &stability.outages[0];
+    assert!((outage.start - 21_600.0).abs() < 1e-3 && (outage.seconds - 90.0).abs() < 1e-6);
+    assert!(stability.drift.unwrap().per_hour.abs() < 1e-6);
+    assert_eq!(stability.dip_count, Some(0));
 }
 
 /// What moved in a second of which there is no instant is not known.

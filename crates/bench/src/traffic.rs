@@ -84,7 +84,7 @@ impl Traffic {
         let settings = Settings {
             engine: EngineName::default(),
             workers: Workers::default(),
-            interval: 10 * MILLISECOND,
+            interval: Some(10 * MILLISECOND),
             ramp: SECOND,
             timeout: Some(length + Duration::from_secs(60)),
             seed: 1,

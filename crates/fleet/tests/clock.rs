@@ -108,7 +108,7 @@ fn an_old_answer_does_not_tell_the_time() {
     let settings = Settings {
         engine: EngineName::default(),
         workers: Workers::default(),
-        interval: SECOND,
+        interval: Some(SECOND),
         ramp: 0,
         timeout: Some(Duration::MAX),
         seed: 1,

@@ -40,6 +40,15 @@ impl ProcessId {
     }
 }
 
+/// Resident memory of the calling process, bytes (proc_pid_statm(5); the kernel may be some pages behind); `None`
+/// when /proc cannot be read.
+#[must_use]
+pub fn resident_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
 /// All processes that a process has started, and those that they have, which still run. One whose
 /// parent has ended is not among them.
 #[must_use]

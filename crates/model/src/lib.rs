@@ -36,6 +36,7 @@ pub mod run;
 pub mod sample;
 pub mod search;
 pub mod server_sockets;
+pub mod stability;
 pub mod status;
 pub mod study;
 pub mod tuning;

@@ -591,6 +591,9 @@ pub struct PhaseResult {
     /// Most bytes that this host's connections could hold between send and receive call:
     /// effective sizes of send and receive buffers.
     pub buffer_bytes: u64,
+    /// Resident bytes of this host's process at the edges of the window.
+    #[serde(default)]
+    pub memory: Option<(u64, u64)>,
 }
 
 impl PhaseResult {

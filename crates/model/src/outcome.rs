@@ -56,6 +56,9 @@ pub struct PhasePlan {
     /// Whether the profile may keep a strand waiting at one end while those at the other end are idle:
     /// strands think, are paced, end before others, or turn from one host to another.
     pub may_idle: bool,
+    /// When the window began, milliseconds since 1970 by the controller's clock.
+    #[serde(default)]
+    pub window_unix_ms: Option<f64>,
 }
 
 /// What a run is worth whose traffic stood still for more than a tenth of its window.

@@ -3,7 +3,7 @@
 //! A key is never absent; what was not measured is `null`. Adding a key keeps the version, changing
 //! or removing one makes a new one. The JSON Schema is docs/schema/wirecost.run-1.json.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use crate::observe::{HostObservation, ProbeReport};
 use crate::placement::StrandPlacement;
 use crate::program::Side;
 use crate::receive_stamps::ReceiveStamps;
+use crate::stability::Stability;
 use crate::status::Status;
 use crate::study::{StudyRunRef, Value};
 use crate::warning::Entry;
@@ -71,6 +72,9 @@ pub struct Run {
     /// How long throughput took to become steady. Null where no bytes move, and in older records.
     #[serde(default)]
     pub convergence: Option<Convergence>,
+    /// Outages, dips and drift in the window. Null where a phase is counted whole, and in older records.
+    #[serde(default)]
+    pub stability: Option<Stability>,
     /// Each stream over time, by host, group and strand; null where there are more than 64, or none that moves bytes,
     /// and in older records.
     #[serde(default)]
@@ -155,6 +159,9 @@ pub struct Window {
     /// that was not measured.
     #[serde(default)]
     pub dead_seconds: Option<f64>,
+    /// When it began, milliseconds since 1970 by the controller's clock; null in older records.
+    #[serde(default)]
+    pub started_unix_ms: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -587,14 +594,27 @@ pub struct HostRow {
     /// Offset of its clock to the controller's, and how far that can be wrong, microseconds.
     pub clock_offset_us: f64,
     pub clock_error_us: f64,
+    /// Of the process that generates its traffic; null where its kernel does not tell, and in older records.
+    #[serde(default)]
+    pub memory: Option<Memory>,
+}
+
+/// Resident memory of a process at the edges of the window, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Memory {
+    pub start: u64,
+    pub end: u64,
 }
 
 impl HostRow {
     /// Whether its data address is one of the loopback device.
     #[must_use]
     pub fn on_loopback(&self) -> bool {
-        let address = self.address.as_ref().and_then(|address| address.parse::<IpAddr>().ok());
-        address.is_some_and(|address| address.is_loopback())
+        // With the port of its agent, where it has one on its own.
+        let parse = |text: &String| {
+            text.parse().ok().or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
+        };
+        self.address.as_ref().and_then(parse).is_some_and(|address: IpAddr| address.is_loopback())
     }
 }
 
@@ -803,6 +823,7 @@ impl Run {
             frames: None,
             fairness: None,
             convergence: None,
+            stability: None,
             streams: None,
             rfc6349: None,
             io: None,

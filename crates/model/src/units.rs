@@ -130,6 +130,17 @@ pub fn latency(microseconds: f64) -> String {
     }
 }
 
+/// A length of time of seconds to days, in the unit in which it is read best: `8.00 h`.
+pub fn span(length: f64) -> String {
+    match length {
+        _ if length < 120.0 => seconds(length),
+        _ if length < 7_200.0 => format!("{} min", three_digits(length / 60.0)),
+        _ if length < 172_800.0 => format!("{} h", three_digits(length / 3_600.0)),
+        _ => format!("{} days", three_digits(length / 86_400.0)),
+    }
+}
+
+/// A time in seconds.
 pub fn seconds(seconds: f64) -> String {
     latency(seconds * 1e6)
 }

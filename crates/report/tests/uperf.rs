@@ -397,6 +397,7 @@ fn outcome(phases: usize, ended: u32) -> Outcome {
         datagrams: false,
         encrypts: false,
         may_idle: false,
+        window_unix_ms: None,
     };
     let key = FlowopKey { group: 0, flowop: 0, kind: "write".to_owned(), side: Side::Master };
     let result = |phase| {

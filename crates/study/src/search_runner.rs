@@ -228,8 +228,14 @@ mod tests {
             }
             let seconds = trial.seconds;
             let kind = WindowKind::Duration;
-            run.window =
-                Some(Window { seconds, phase: 1, ramp_seconds: 0.1, kind, dead_seconds: None });
+            run.window = Some(Window {
+                seconds,
+                phase: 1,
+                ramp_seconds: 0.1,
+                kind,
+                dead_seconds: None,
+                started_unix_ms: None,
+            });
             run.datagrams = Some(Datagrams {
                 sent,
                 received: sent - lost as u64,
@@ -284,6 +290,7 @@ mod tests {
             facts: HostFacts::default(),
             clock_offset_us: 0.0,
             clock_error_us: 0.0,
+            memory: None,
         }
     }
 

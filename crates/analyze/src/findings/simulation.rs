@@ -100,6 +100,7 @@ fn host(name: &str, role: Side, figures: &Figures, which: usize) -> HostRow {
         facts: HostFacts { link_bits_per_second: figures.link, ..HostFacts::default() },
         clock_offset_us: 0.0,
         clock_error_us: 0.0,
+        memory: None,
     }
 }
 
@@ -116,6 +117,7 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
         ramp_seconds: 0.0,
         kind: WindowKind::Duration,
         dead_seconds: None,
+        started_unix_ms: None,
     });
     run.throughput = Some(Throughput {
         bits_per_second: figures.bits_per_second,

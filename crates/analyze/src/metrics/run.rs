@@ -4,7 +4,10 @@ use wirecost_model::convergence::Convergence;
 use wirecost_model::frames::Stage;
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::program::Side;
-use wirecost_model::run::{Datagrams, FileUse, GroupFairness, Latency, Rfc6349, Run, Tcp};
+use wirecost_model::run::{
+    Datagrams, FileUse, GroupFairness, Latency, Rfc6349, Run, Tcp, WindowKind,
+};
+use wirecost_model::stability::Stability;
 
 use super::{Definition, Source, define};
 
@@ -353,6 +356,33 @@ pub(super) static ALL: &[Definition] = &[
         }),
     ),
     define(
+        "outages",
+        Unit::Count,
+        Better::Lower,
+        "times of a second and more in which no byte moved though operations were under way",
+        Source::Run(|run| Ok(stability(run)?.outage_count as f64)),
+    ),
+    define(
+        "outages.longest",
+        Unit::Seconds,
+        Better::Lower,
+        "length of the longest outage",
+        Source::Run(|run| {
+            let outages = stability(run)?.outages.iter();
+            Ok(outages.map(|outage| outage.seconds).fold(0.0, f64::max))
+        }),
+    ),
+    define(
+        "dips",
+        Unit::Count,
+        Better::Lower,
+        "times in which throughput was below half of the median interval's",
+        Source::Run(|run| {
+            let of = stability(run)?;
+            known(of.dip_count.map(|count| count as f64), of.dip_reason.as_ref())
+        }),
+    ),
+    define(
         "rfc6349.transfer_time_ratio",
         Unit::Ratio,
         Better::Lower,
@@ -425,6 +455,16 @@ fn convergence(run: &Run) -> Result<&Convergence, String> {
     run.convergence.as_ref().ok_or_else(|| match run.throughput {
         None => nothing(run),
         Some(_) => "no bytes moved, or the record was made before this was measured".to_owned(),
+    })
+}
+
+fn stability(run: &Run) -> Result<&Stability, String> {
+    run.stability.as_ref().ok_or_else(|| match &run.window {
+        None => nothing(run),
+        Some(window) if window.kind == WindowKind::Iterations => {
+            "the phase is counted whole, and has no window of a given time".to_owned()
+        }
+        Some(_) => OLDER.to_owned(),
     })
 }
 

@@ -169,6 +169,7 @@ impl Traffic {
                 datagrams: false,
                 encrypts: false,
                 may_idle: false,
+                window_unix_ms: None,
             }],
             hosts: hosts
                 .into_iter()

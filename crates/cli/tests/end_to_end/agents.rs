@@ -86,6 +86,29 @@ fn a_run_over_an_agent_that_listens() {
     assert!(document.count("/transactions/count") > 0);
 }
 
+/// An agent at 127.0.0.1, and its traffic at another address of its host.
+#[test]
+fn data_takes_another_network_than_the_agent() {
+    let agent = Agent::start();
+    let host = format!("server={},data=127.0.0.5", agent.address);
+    let finished = Program::new(["run", "@stream", "--duration", "1s", "--ramp", "100ms"])
+        .args(["--host", &host, "--observe", "none", "--quiet", "--json", "run.json"])
+        .start();
+    let finds = || {
+        let connections = fs::read_to_string("/proc/net/tcp").unwrap();
+        // Established, to 127.0.0.5.
+        connections.lines().any(|line| line.contains(" 0500007F:") && line.contains(" 01 "))
+    };
+    until("a connection to the other address", finds);
+    let finished = finished.wait();
+    assert_eq!(finished.code, 0, "{finished}");
+    assert!(finished.document().number("/throughput/bits_per_second") > 1e6);
+    let refused =
+        Program::new(["run", "@stream", "--host", "server=127.0.0.1,data=there"]).finish();
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("data=there must be an IP address"), "{refused}");
+}
+
 #[test]
 fn two_controllers_at_once() {
     let agent = Agent::start();

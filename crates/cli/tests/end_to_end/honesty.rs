@@ -131,7 +131,7 @@ pub(crate) fn settings(engine: EngineName, name: &str) -> Settings {
     Settings {
         engine,
         workers: Workers::default(),
-        interval: 100 * MILLISECOND,
+        interval: Some(100 * MILLISECOND),
         ramp: 100 * MILLISECOND,
         timeout: Some(Duration::from_secs(50)),
         seed: 1,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::vsock;
-use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::congestion::CongestionObject;
 use wirecost_model::event::{Event, HostBrief, Listener, Reading};
 use wirecost_model::host::HostFacts;
@@ -20,7 +20,7 @@ use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, Outcome, PhaseObservation, PhasePlan};
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, WorkerCpus, Workers};
-use wirecost_model::profile::Profile;
+use wirecost_model::profile::{Profile, Until};
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
 use wirecost_model::tuning::{self, NotRestored, Tuned, Tuning};
@@ -60,7 +60,8 @@ pub struct Settings {
     pub engine: EngineName,
     pub workers: Workers,
     pub cpus: WorkerCpus,
-    pub interval: Nanos,
+    /// Of the time series; `None`: [`Settings::interval_of`] chooses.
+    pub interval: Option<Nanos>,
     /// Before each window.
     pub ramp: Nanos,
     /// Longest time of the whole run.
@@ -83,6 +84,25 @@ pub struct Settings {
     pub tuning: Tuning,
     /// Congestion control of the user's, for the hosts whose connections choose it.
     pub congestion_objects: Vec<CongestionObject>,
+}
+
+/// Intervals of a phase whose length nobody has set, at most: more would take memory and files for hours that differ little.
+const INTERVALS: u32 = 36_000;
+
+impl Settings {
+    /// Interval of the time series of this profile: as it was set, else a second, or as many as give its longest phase
+    /// 36,000 intervals (a phase of ten hours).
+    #[must_use]
+    pub fn interval_of(&self, profile: &Profile) -> Nanos {
+        let transactions = profile.groups.iter().flat_map(|group| &group.transactions);
+        let lengths = transactions.filter_map(|transaction| match transaction.until {
+            Until::Duration(length) => Some(length),
+            Until::Iterations(_) => None,
+        });
+        let longest = lengths.max().unwrap_or_default();
+        let chosen = longest.as_secs().div_ceil(u64::from(INTERVALS)).max(1);
+        self.interval.unwrap_or_else(|| chosen.saturating_mul(SECOND))
+    }
 }
 
 /// Why a run ended before its end.
@@ -133,6 +153,7 @@ pub fn run(
         Err(errors) => return refused(&errors),
     };
     let mut controller = Controller::new(members, programs, settings, stop, listener);
+    controller.interval = settings.interval_of(profile);
     let result = controller.run(profile);
     controller.outcome(result)
 }
@@ -186,6 +207,7 @@ struct Controller<'a> {
     hosts: Vec<HostState>,
     notices: Receiver<(usize, Result<Notice, HostError>)>,
     settings: &'a Settings,
+    interval: Nanos,
     stop: &'a AtomicBool,
     listener: &'a mut dyn Listener,
     deadline: Option<Instant>,
@@ -242,6 +264,7 @@ impl<'a> Controller<'a> {
             hosts,
             notices,
             settings,
+            interval: SECOND,
             stop,
             listener,
             // One beyond the end of time is none.
@@ -583,7 +606,7 @@ impl<'a> Controller<'a> {
             workers: settings.workers.of(host.member.host.name(), host.program.side).copied(),
             cpus: host.worker_cpus.clone(),
             shares_cpus: !host.owns_cpus,
-            interval: settings.interval,
+            interval: self.interval,
             program: host.program.clone(),
             data_address: host.member.listens_at,
             tcp_samples: settings.tcp_samples,

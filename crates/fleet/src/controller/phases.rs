@@ -9,7 +9,7 @@ use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::congestion::{BPF_BIC, is_of};
 use wirecost_model::event::{Event, HostCounters, Reading};
 use wirecost_model::observe::{ObserveTimes, ObserverReport};
-use wirecost_model::outcome::{HostOutcome, PhaseObservation, PhasePlan};
+use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, PhaseObservation, PhasePlan};
 use wirecost_model::profile::{IoValue, Options, Pause, Profile, Transaction, Until};
 use wirecost_model::program::Side;
 use wirecost_model::status::Status;
@@ -74,6 +74,7 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
                 datagrams: uses(profile, |protocol| !protocol.delivery().is_reliable()),
                 encrypts: uses(profile, |protocol| protocol.is_secure()),
                 may_idle: may_idle(profile, phase),
+                window_unix_ms: None,
             }
         })
         .collect();
@@ -233,6 +234,9 @@ impl Controller<'_> {
             };
             host.member.host.order(Order::Start(times))?;
         }
+        if let Some(plan) = self.plans.get_mut(phase as usize) {
+            plan.window_unix_ms = window.map(|(from, _)| unix_ms_at(from));
+        }
         self.ticked = start;
         self.readings.clear();
         self.listener.event(&Event::PhaseStarted {
@@ -338,7 +342,7 @@ impl Controller<'_> {
         patience: Duration,
     ) -> Result<Vec<Counts>, Stopped> {
         let mut held: Vec<Option<Counts>> = vec![None; self.hosts.len()];
-        let stall = STALL + patience + Duration::from_nanos(self.settings.interval) * 2;
+        let stall = STALL + patience + Duration::from_nanos(self.interval) * 2;
         let mut progress = (0u64, Instant::now());
         loop {
             // Where iterations decide, a host may wait for datagrams that are lost: only the others
@@ -372,7 +376,9 @@ impl Controller<'_> {
                     counters.bytes.total() + operations
                 })
                 .sum();
-            if sum != progress.0 {
+            let is_awaited = self.settings.dead_time == DeadTimePolicy::Report
+                && end.is_some_and(|end| Monotonic.now() < end);
+            if sum != progress.0 || is_awaited {
                 progress = (sum, Instant::now());
             }
             if progress.1.elapsed() > stall {

@@ -56,7 +56,7 @@ fn settings(timeout: Duration) -> Settings {
     Settings {
         engine: EngineName::default(),
         workers: Workers::default(),
-        interval: SECOND,
+        interval: Some(SECOND),
         ramp: 0,
         timeout: Some(timeout),
         seed: 1,

@@ -702,6 +702,7 @@ impl Load {
             snapshots: phase.snapshots.finish(),
             quiet,
             longest_quiet_in_ramp,
+            memory: phase.snapshots.memory(),
             latencies: phase
                 .rows
                 .iter()

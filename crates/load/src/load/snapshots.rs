@@ -8,7 +8,7 @@ use std::time::Duration;
 use wirecost_linux::clock::{Monotonic, ThreadClock};
 use wirecost_linux::packet_counters::PacketReader;
 use wirecost_linux::thread::SchedStat;
-use wirecost_linux::{proc_stat, thread};
+use wirecost_linux::{proc_stat, process, thread};
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
 use wirecost_model::measure::{Edge, Quiet, Snapshot};
 use wirecost_model::packets::PacketCounters;
@@ -50,6 +50,8 @@ pub(super) struct Snapshots {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<QuietTimes>>,
     quiet: QuietTimes,
+    /// Resident bytes of the process at the edges of the window.
+    memory: [Option<u64>; 2],
 }
 
 impl Snapshots {
@@ -68,12 +70,14 @@ impl Snapshots {
             .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet, quiet))
             .ok();
         let quiet = QuietTimes::default();
-        Self { workers, snapshots: Vec::new(), clocks: Vec::new(), stop, thread, quiet }
+        let (snapshots, clocks, memory) = (Vec::new(), Vec::new(), [None; 2]);
+        Self { workers, snapshots, clocks, stop, thread, quiet, memory }
     }
 
     /// Takes a snapshot at once, on the caller's thread.
     pub(super) fn snapshot_at(&mut self, edge: Edge) {
         let at = Monotonic.now();
+        self.read_memory(edge);
         self.snapshots.push(snapshot(&self.workers, edge, at));
         self.clocks.extend(clocks(&self.workers, edge));
     }
@@ -93,8 +97,22 @@ impl Snapshots {
 
     /// Keeps a snapshot that the thread has taken.
     pub(super) fn keep(&mut self, snapshot: Box<Snapshot>) -> Box<Snapshot> {
+        self.read_memory(snapshot.edge);
         self.snapshots.push((*snapshot).clone());
         snapshot
+    }
+
+    fn read_memory(&mut self, edge: Edge) {
+        let of_window = [Edge::WindowStart, Edge::WindowEnd];
+        if let Some(place) = of_window.iter().position(|of| *of == edge) {
+            self.memory[place] = process::resident_memory();
+        }
+    }
+
+    /// Resident bytes of the process at the edges of the window, where both are known.
+    pub(super) fn memory(&self) -> Option<(u64, u64)> {
+        let [start, end] = self.memory;
+        start.zip(end)
     }
 
     pub(super) fn keep_clocks(&mut self, clocks: Clocks) {

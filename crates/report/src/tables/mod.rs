@@ -11,6 +11,7 @@ mod general;
 mod http_get;
 mod interrupt_cost;
 mod io_engines;
+mod long_haul;
 mod lso;
 mod patterns;
 mod rate_search;
@@ -75,6 +76,7 @@ pub static ALL: &[&dyn Table] = &[
     &rate_search::RateSearch,
     &udp_scaling::UdpScaling,
     &wan_tuning::WanTuning,
+    &long_haul::LongHaul,
     &repeats::Repeats,
 ];
 

@@ -291,6 +291,7 @@ mod tests {
                 ramp_seconds: 0.5,
                 kind: WindowKind::Duration,
                 dead_seconds: None,
+                started_unix_ms: None,
             });
             run.datagrams = Some(Datagrams {
                 sent,

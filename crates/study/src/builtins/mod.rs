@@ -29,6 +29,7 @@ pub static ALL: &[Builtin] = &[
     builtin("udp-rate-search", include_str!("udp-rate-search.toml")),
     builtin("udp-scaling", include_str!("udp-scaling.toml")),
     builtin("wan-tuning", include_str!("wan-tuning.toml")),
+    builtin("long-haul", include_str!("long-haul.toml")),
 ];
 
 /// The built-in study of this name, without the `@`.

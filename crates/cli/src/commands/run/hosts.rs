@@ -25,28 +25,57 @@ use crate::commands::link_options::{LinkOptions, Links};
 /// Name of the driving host in `--host`.
 const MASTER: &str = "master";
 
-/// `--host NAME=ADDR`.
+/// `--host NAME=ADDR[,data=ADDR]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostArgument {
     name: String,
+    /// Of its agent.
     address: String,
+    /// Where its data goes, if not to its agent's address.
+    data: Option<IpAddr>,
 }
 
+/// What is between the address of an agent and that of its data.
+const DATA: &str = ",data=";
+
 impl HostArgument {
-    pub(crate) fn new(name: &str, address: &str) -> Self {
-        Self { name: name.to_owned(), address: with_port(address) }
+    /// Of a name, and of `ADDR` or `ADDR,data=ADDR`.
+    ///
+    /// # Errors
+    /// The address of the data is none.
+    pub(crate) fn new(name: &str, addresses: &str) -> Result<Self, String> {
+        let (address, data) = match addresses.split_once(DATA) {
+            Some((address, data)) => (address, Some(data)),
+            None => (addresses, None),
+        };
+        let data = data.map(|data| {
+            data.parse().map_err(|_| format!("data={data} must be an IP address of the host"))
+        });
+        Ok(Self { name: name.to_owned(), address: with_port(address), data: data.transpose()? })
     }
 
-    /// Name and address.
+    /// Name, and addresses as they are written.
     pub(crate) fn parts(&self) -> (String, String) {
+        let data = self.data.map(|data| format!("{DATA}{data}")).unwrap_or_default();
+        (self.name.clone(), format!("{}{data}", self.address))
+    }
+
+    /// Name, and address of the agent.
+    pub(crate) fn agent(&self) -> (String, String) {
         (self.name.clone(), self.address.clone())
+    }
+
+    /// Where its data goes; `None` where the agent's address does not resolve.
+    pub(crate) fn data_address(&self) -> Option<IpAddr> {
+        let agent = || Some(self.address.to_socket_addrs().ok()?.next()?.ip());
+        self.data.or_else(agent)
     }
 }
 
 pub(crate) fn parse(text: &str) -> Result<HostArgument, String> {
     match text.split_once('=') {
         Some((name, address)) if !name.is_empty() && !address.is_empty() => {
-            Ok(HostArgument::new(name, address))
+            HostArgument::new(name, address)
         }
         _ => Err("must be NAME=ADDR, such as server=10.0.0.2".to_owned()),
     }
@@ -71,8 +100,9 @@ pub(crate) struct HostOptions {
     pub(crate) links: LinkOptions,
 
     /// Agent of a host of the profile (`wirecost agent --listen ADDR`); `master=ADDR` sets the
-    /// driving host [default: this machine]. Can be repeated.
-    #[arg(long = "host", value_name = "NAME=ADDR", value_parser = parse)]
+    /// driving host [default: this machine]. `data=ADDR` is the address for the traffic, if the agent
+    /// listens on another network. Can be repeated.
+    #[arg(long = "host", value_name = "NAME=ADDR[,data=ADDR]", value_parser = parse)]
     pub(crate) hosts: Vec<HostArgument>,
 
     /// Run between the two hosts in the virtual machine NAME, such as 6.1, that `make vm` in the source tree
@@ -291,7 +321,7 @@ impl Place {
         let mut sites = vec![match master {
             Some((host, address)) => Site {
                 name: MASTER.to_owned(),
-                data: Some(address.ip()),
+                data: Some(host.data.unwrap_or(address.ip())),
                 location: Location::Remote(host.address.clone()),
             },
             None => Site { name: MASTER.to_owned(), data: None, location: Location::Local },
@@ -302,7 +332,9 @@ impl Place {
                 Some(found) => Some(found),
                 None => {
                     let address = resolve(name)?;
-                    resolved.iter().find(|(_, of_host)| of_host.ip() == address)
+                    let of =
+                        |host: &HostArgument, agent: &SocketAddr| host.data.unwrap_or(agent.ip());
+                    resolved.iter().find(|(host, agent)| of(host, agent) == address)
                 }
             };
             let Some((host, address)) = found else {
@@ -313,7 +345,7 @@ impl Place {
             };
             sites.push(Site {
                 name: host.name.clone(),
-                data: Some(address.ip()),
+                data: Some(host.data.unwrap_or(address.ip())),
                 location: Location::Remote(host.address.clone()),
             });
         }

@@ -1,8 +1,6 @@
 //! The most payload that the link of the driving host can carry, so that a load beyond it is called impossible
 //! before it is tried.
 
-use std::net::ToSocketAddrs as _;
-
 use wirecost_lab::Lab;
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::Links as Devices;
@@ -112,7 +110,7 @@ fn of_device(hosts: &HostOptions) -> Option<Limits> {
     let devices = Devices::here().ok()?;
     let mut index = None;
     for host in &hosts.hosts {
-        let peer = host.parts().1.to_socket_addrs().ok()?.next()?.ip();
+        let peer = host.data_address()?;
         let towards = devices.index_of_address(source_address(peer).ok()?).ok()??;
         if index.is_some_and(|index| index != towards) {
             return None;

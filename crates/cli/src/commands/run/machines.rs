@@ -70,7 +70,7 @@ impl Machines {
         let here = host_options.uses_this_machine().then(|| cpus(host_options)).transpose()?;
         let mut machines = Self::here(conflict, here.as_deref(), &mut waiting)?;
         let mut hosts: Vec<(String, String)> =
-            host_options.hosts.iter().map(|host| host.parts()).collect();
+            host_options.hosts.iter().map(|host| host.agent()).collect();
         // All runs claim in the same order, so that two do not wait for each other.
         hosts.sort_by(|a, b| a.1.cmp(&b.1));
         let request = machines.request(Uses::default());

@@ -312,7 +312,7 @@ pub(crate) fn uperf_header(loaded: &Loaded, place: &Place, options: &RunOptions)
         profile: visible(&profile.name).into_owned(),
         threads: strands(false),
         processes: strands(true),
-        interval: options.settings().interval,
+        interval: options.settings().interval_of(profile),
         peers: place.remote_hosts(profile, &loaded.assigned),
         connected: connected(profile),
     }

@@ -159,7 +159,7 @@ pub(super) fn not_measured(loaded: &Loaded, steps: &[Step]) -> Result<Vec<String
     reports.push(("this machine".to_owned(), Observer::open(request).reports()));
     let vms: BTreeSet<&str> = steps.iter().filter_map(|step| step.hosts.vm.as_deref()).collect();
     let mut agents: Vec<(String, String)> =
-        loaded.hosts.hosts.iter().map(HostArgument::parts).collect();
+        loaded.hosts.hosts.iter().map(HostArgument::agent).collect();
     for vm in vms {
         let guest = Guest::find(vm).map_err(|error| Failure::new(Status::Peer, error))?;
         // Its hosts have one kernel.

@@ -258,8 +258,11 @@ impl Loaded {
     ) -> Result<Self, Failure> {
         let matrix = Matrix::of(&definition).map_err(failure)?;
         let hosts = definition.hosts.iter();
-        let hosts: Vec<HostArgument> =
-            hosts.map(|(name, address)| HostArgument::new(name, address)).collect();
+        let hosts = hosts.map(|(name, address)| {
+            HostArgument::new(name, address)
+                .map_err(|error| Failure::usage(format!("host {name}: {error}")))
+        });
+        let hosts: Vec<HostArgument> = hosts.collect::<Result<_, _>>()?;
         let elsewhere = !hosts.is_empty();
         if elsewhere && matrix.points.iter().any(|point| point.get(PLACE).is_some()) {
             return Err(Failure::usage(

@@ -1,18 +1,20 @@
 //! How soon throughput is steady, how streams share it, and what RFC 6349 makes of it.
 
 use wirecost_analyze::convergence::describe;
+use wirecost_analyze::stability::signed_percent;
 use wirecost_model::convergence::{Convergence, ConvergenceState, Stream};
 use wirecost_model::document::{Cell, Parts};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{Fairness, GroupFairness, Rfc6349, Run};
 use wirecost_model::units::{
-    NOT_MEASURED, bit_rate, count, latency, percent, seconds, three_digits,
+    NOT_MEASURED, bit_rate, count, counted, latency, percent, seconds, span, three_digits,
 };
 
 /// Lines of the figures, by label.
 pub(super) fn figures(run: &Run) -> Vec<(&'static str, Cell)> {
     let mut figures = Vec::new();
     figures.extend(run.convergence.as_ref().map(|of| ("convergence", convergence(of))));
+    figures.extend(stability(run).map(|of| ("stability", of)));
     let streams = run.streams.as_ref().filter(|streams| streams.len() > 1);
     figures.extend(streams.map(|of| ("streams", self::streams(of))));
     // Of one strand it is 1 and says nothing.
@@ -31,6 +33,41 @@ fn convergence(of: &Convergence) -> Cell {
         .maybe_with("change over the last half", Unit::Percent, of.change.map(|of| 100.0 * of))
         .with("window of time", Unit::Seconds, of.window_seconds)
         .into()
+}
+
+/// Windows from this length on are long enough for drift, and for a line that says that nothing was found, seconds.
+const LONG: f64 = 600.0;
+
+/// `1 outage (2.00 s), 3 dips (longest 2.00 s), drift -0.12% an hour`; nothing of a short window in which nothing was
+/// found.
+fn stability(run: &Run) -> Option<Cell> {
+    let (of, window) = (run.stability.as_ref()?, run.window.as_ref()?);
+    let dips = of.dip_count.unwrap_or(0);
+    let drift = of.drift.filter(|_| window.seconds >= LONG);
+    if of.outage_count + dips == 0 && drift.is_none() {
+        return None;
+    }
+    let longest = |lengths: &mut dyn Iterator<Item = f64>| lengths.fold(0.0, f64::max);
+    let found = |number: u64, one: &str, several: &str, longest: f64| match number {
+        0 => format!("no {one}"),
+        1 => format!("1 {one} ({})", span(longest)),
+        _ => format!("{} (longest {})", counted(number, one, several), span(longest)),
+    };
+    let outage = longest(&mut of.outages.iter().map(|outage| outage.seconds));
+    let dip = longest(&mut of.dips.iter().map(|dip| dip.seconds));
+    let mut text = found(of.outage_count, "outage", "outages", outage);
+    text += &format!(", {}", found(dips, "dip", "dips", dip));
+    let per_hour = drift.map(|drift| 100.0 * drift.per_hour);
+    if let Some(per_hour) = per_hour {
+        text += &format!(", drift {} an hour", signed_percent(per_hour));
+    }
+    let parts = Parts::new(text)
+        .with("outages", Unit::Count, of.outage_count as f64)
+        .with("longest outage", Unit::Seconds, outage)
+        .with("dips", Unit::Count, dips as f64)
+        .with("longest dip", Unit::Seconds, dip)
+        .maybe_with("drift an hour", Unit::Percent, per_hour);
+    Some(parts.into())
 }
 
 /// `1.86 Gb/s to 2.01 Gb/s each, 4 of 5 converged after 3.00 s to 5.00 s`.

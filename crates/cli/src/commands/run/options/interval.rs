@@ -19,11 +19,8 @@ impl RunOption for Interval {
     }
 
     fn help(&self) -> &'static str {
-        "Interval of the time series, at least 10ms"
-    }
-
-    fn default(&self) -> Option<&'static str> {
-        Some("1s")
+        "Interval of the time series, at least 10ms [default: 1s; longer in runs of over 10 hours, so \
+         that they have at most 36,000]"
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {
@@ -31,6 +28,6 @@ impl RunOption for Interval {
         if interval < SHORTEST {
             return Err("must be at least 10ms".to_owned());
         }
-        Ok(Change::to_settings(move |settings| settings.interval = nanos(interval)))
+        Ok(Change::to_settings(move |settings| settings.interval = Some(nanos(interval))))
     }
 }

@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(none.given(), []);
         let settings = none.settings();
         assert_eq!((settings.engine.as_str(), settings.timeout), ("epoll", None));
-        assert_eq!((settings.ramp, settings.interval), (SECOND, SECOND));
+        assert_eq!((settings.ramp, settings.interval), (SECOND, None));
         let given = changes(&["--reverse", "--connections=2", "--ramp=20ms"]).unwrap();
         assert_eq!(given.all.len(), none.all.len() + 2);
         let of_line = [("connections", "2"), ("ramp", "20ms"), ("reverse", "true")];
