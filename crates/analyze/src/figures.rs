@@ -12,9 +12,9 @@ use wirecost_model::outcome::Outcome;
 use wirecost_model::placement::StrandPlacement;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    AcceptedConnections, AfterRamp, Connections, Datagrams, FileUse, FlowopRow, FrameCounts, Io,
-    Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp,
-    Throughput, Transactions, ZeroCopy,
+    AcceptedConnections, AfterRamp, Connections, Datagrams, FileUse, FlowopRow, FrameCounts,
+    GroupRtt, Io, Latency, LossBursts, OneWay, Operations, PhaseRow, ReceiveBatchCounts,
+    SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -133,6 +133,9 @@ pub(crate) fn latency(windows: &[HostWindow<'_>]) -> Option<Latency> {
     microseconds(&all)
 }
 
+/// The share of latencies that a trimmed mean is of.
+const UNTRIMMED: f64 = 0.95;
+
 pub(crate) fn microseconds(histogram: &Histogram) -> Option<Latency> {
     let quantile = |q| Some(histogram.quantile(q)? as f64 / 1e3);
     Some(Latency {
@@ -142,6 +145,7 @@ pub(crate) fn microseconds(histogram: &Histogram) -> Option<Latency> {
         p999: quantile(0.999)?,
         max: histogram.max()? as f64 / 1e3,
         mean: histogram.mean()? / 1e3,
+        trimmed_mean: Some(histogram.mean_of_shortest(UNTRIMMED)? / 1e3),
         count: histogram.count(),
     })
 }
@@ -240,6 +244,24 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
         rtt_us_max: rtts.iter().copied().reduce(f64::max),
         rtt_samples: rtts.len() as u64,
     })
+}
+
+/// Smoothed round-trip times of the sampled connections, by group and side.
+pub(crate) fn group_rtts(windows: &[HostWindow<'_>]) -> Option<Vec<GroupRtt>> {
+    let mut groups: BTreeMap<(u32, Side), Histogram> = BTreeMap::new();
+    for window in windows {
+        let within = window.span.start.at..=window.span.end.at;
+        let samples = window.phase.tcp_samples.iter();
+        for sample in samples.filter(|of| within.contains(&of.at) && of.rtt_us > 0.0) {
+            let of_group = groups.entry((sample.group, window.host.side)).or_default();
+            of_group.record((sample.rtt_us * 1e3) as u64);
+        }
+    }
+    let rows = groups.into_iter().filter_map(|((group, side), rtts)| {
+        Some(GroupRtt { group, side, rtt_us: microseconds(&rtts)? })
+    });
+    let rows: Vec<GroupRtt> = rows.collect();
+    (!rows.is_empty()).then_some(rows)
 }
 
 pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {

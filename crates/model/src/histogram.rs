@@ -94,6 +94,21 @@ impl Histogram {
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.0.mean())
     }
+
+    /// Mean of this share (0 to 1) of the latencies, the shortest, in nanoseconds; at least of one.
+    pub fn mean_of_shortest(&self, share: f64) -> Option<f64> {
+        let kept = ((share * self.count() as f64).round() as u64).clamp(1, self.count().max(1));
+        let (mut sum, mut left) = (0.0, kept);
+        for step in self.0.iter_recorded() {
+            let taken = step.count_at_value().min(left);
+            sum += taken as f64 * self.0.median_equivalent(step.value_iterated_to()) as f64;
+            left -= taken;
+            if left == 0 {
+                break;
+            }
+        }
+        (!self.is_empty()).then(|| sum / kept as f64)
+    }
 }
 
 /// Counts latencies where each instruction matters: into the buckets of a [`Histogram`], which it
@@ -176,6 +191,18 @@ mod tests {
         let mut histogram = Histogram::new();
         values.iter().for_each(|&value| histogram.record(value));
         histogram
+    }
+
+    #[test]
+    fn a_trimmed_mean_leaves_out_the_longest() {
+        // The values are exact up to 255.
+        let values: Vec<u64> = (1..=100).collect();
+        assert_eq!(of(&values).mean_of_shortest(0.95), Some(48.0));
+        assert_eq!(of(&values).mean_of_shortest(1.0), Some(50.5));
+        // A part of equal values is left out too.
+        assert_eq!(of(&[1, 1, 4, 4]).mean_of_shortest(0.75), Some(2.0));
+        assert_eq!(of(&[7]).mean_of_shortest(0.1), Some(7.0));
+        assert_eq!(of(&[]).mean_of_shortest(0.95), None);
     }
 
     proptest! {

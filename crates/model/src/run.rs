@@ -63,6 +63,9 @@ pub struct Run {
     pub phases: Vec<PhaseRow>,
     pub intervals: Vec<Interval>,
     pub tcp: Option<Tcp>,
+    /// Round-trip times by group, of sampled TCP connections. Null where there are none, and in older records.
+    #[serde(default)]
+    pub group_rtts: Option<Vec<GroupRtt>>,
     /// Null for profiles without datagrams.
     pub datagrams: Option<Datagrams>,
     /// How many datagrams passed each stage between the programs. Null for profiles without datagrams, and in older records.
@@ -228,7 +231,21 @@ pub struct Latency {
     pub p999: f64,
     pub max: f64,
     pub mean: f64,
+    /// Mean of the 95% that are smallest (single-sided trimmed mean). Null in older records.
+    #[serde(default)]
+    pub trimmed_mean: Option<f64>,
     pub count: u64,
+}
+
+/// The round-trip time that the kernels of one side know of the connections of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupRtt {
+    /// Group, by index.
+    pub group: u32,
+    /// An end that only receives data gets no acknowledgements: its time is that of the handshake.
+    pub side: Side,
+    /// Samples of the smoothed round-trip time (TCP_INFO) of up to 16 connections of each worker.
+    pub rtt_us: Latency,
 }
 
 /// Datagrams of all hosts in the window, by sequence number.
@@ -819,6 +836,7 @@ impl Run {
             phases: Vec::new(),
             intervals: Vec::new(),
             tcp: None,
+            group_rtts: None,
             datagrams: None,
             frames: None,
             fairness: None,

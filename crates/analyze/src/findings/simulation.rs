@@ -127,8 +127,16 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
         rx_bytes: 0,
     });
     let p99 = figures.p99;
-    run.latency_us =
-        Some(Latency { p50: p99, p90: p99, p99, p999: p99, max: p99, mean: p99, count: 1 });
+    run.latency_us = Some(Latency {
+        p50: p99,
+        p90: p99,
+        p99,
+        p999: p99,
+        max: p99,
+        mean: p99,
+        trimmed_mean: Some(p99),
+        count: 1,
+    });
     run.hosts = vec![host("h1", Side::Master, figures, 0), host("h2", Side::Peer, figures, 1)];
     let function = |(name, share): &(&str, f64)| FunctionShare {
         name: (*name).to_owned(),

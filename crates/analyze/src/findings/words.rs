@@ -7,7 +7,7 @@ use wirecost_model::study::Value;
 use wirecost_model::units::three_digits;
 
 /// `100 connections`, `size 64k`.
-pub(super) fn stop(axis: &str, value: &str) -> String {
+pub(crate) fn stop(axis: &str, value: &str) -> String {
     if counts(axis) { format!("{value} {axis}") } else { format!("{axis} {value}") }
 }
 

@@ -10,6 +10,7 @@ use wirecost_model::run::{
 use wirecost_model::stability::Stability;
 
 use super::{Definition, Source, define};
+use crate::responsiveness;
 
 pub(super) static ALL: &[Definition] = &[
     define(
@@ -108,6 +109,27 @@ pub(super) static ALL: &[Definition] = &[
         Better::Lower,
         "maximum of the transactions' latency",
         Source::Run(|run| latency(run, |l| l.max)),
+    ),
+    define(
+        "probe.p50",
+        Unit::Microseconds,
+        Better::Lower,
+        "median round trip of the probes of @responsiveness",
+        Source::Run(|run| Ok(responsiveness::request(run)?.p50)),
+    ),
+    define(
+        "probe.p99",
+        Unit::Microseconds,
+        Better::Lower,
+        "99th percentile of the round trips of the probes of @responsiveness",
+        Source::Run(|run| Ok(responsiveness::request(run)?.p99)),
+    ),
+    define(
+        "rpm",
+        Unit::Count,
+        Better::Higher,
+        "round trips per minute under the load of @responsiveness, not HTTP/2",
+        Source::Run(|run| Ok(responsiveness::responsiveness(run)?.rpm())),
     ),
     define(
         "retransmits",

@@ -120,8 +120,16 @@ fn what_is_of_a_network_namespace_is_of_no_host_with_another() {
 
 #[test]
 fn times_from_driver_to_application_are_of_each_host() {
-    let latency =
-        Latency { p50: 1.0, p90: 2.0, p99: 3.0, p999: 4.0, max: 5.0, mean: 6.0, count: 7 };
+    let latency = Latency {
+        p50: 1.0,
+        p90: 2.0,
+        p99: 3.0,
+        p999: 4.0,
+        max: 5.0,
+        mean: 6.0,
+        trimmed_mean: None,
+        count: 7,
+    };
     let stamps = ReceiveStamps {
         sockets: 1,
         not_sampled: Vec::new(),

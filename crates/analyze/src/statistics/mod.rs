@@ -19,7 +19,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 pub(crate) use batches::{Batches, ratio_of_batches};
 pub use holm::holm;
-pub use welch::welch;
+pub use welch::{difference_of_means, welch};
 
 /// A mean with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,6 +1,6 @@
 //! Welch's test of two means.
 
-use super::two_sided_p;
+use super::{student, two_sided_p};
 
 /// p-value of the difference of two means by Welch's test (Biometrika 34, 1947), which does not assume
 /// equal variances. `None` if either has fewer than two values.
@@ -16,6 +16,21 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
     let freedom =
         spread.powi(2) / (variance_a.powi(2) / freedom_a + variance_b.powi(2) / freedom_b);
     Some(two_sided_p((mean_a - mean_b) / spread.sqrt(), freedom))
+}
+
+/// 95% interval of the mean of `a` less the mean of `b`, of the same test. `None` if either has fewer than two values.
+#[must_use]
+pub fn difference_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    let (mean_a, variance_a, freedom_a) = of(a)?;
+    let (mean_b, variance_b, freedom_b) = of(b)?;
+    let (difference, spread) = (mean_a - mean_b, variance_a + variance_b);
+    if spread <= 0.0 {
+        return Some((difference, difference));
+    }
+    let freedom =
+        spread.powi(2) / (variance_a.powi(2) / freedom_a + variance_b.powi(2) / freedom_b);
+    let reach = student(freedom) * spread.sqrt();
+    Some((difference - reach, difference + reach))
 }
 
 /// Mean, variance of the mean, degrees of freedom.
@@ -82,5 +97,15 @@ mod tests {
             // 100 would be 5%; three standard deviations of that are 29.
             assert!((20..=129).contains(&alarms), "{n} and {m}: {alarms}");
         }
+    }
+
+    #[test]
+    fn the_interval_of_a_difference_is_by_hand() {
+        // Variances of the means 1/3 each: 4 degrees of freedom, t = 2.776.
+        let (low, high) = difference_of_means(&[9.0, 10.0, 11.0], &[4.0, 5.0, 6.0]).unwrap();
+        let reach = 2.776 * (2.0_f64 / 3.0).sqrt();
+        assert!((low - (5.0 - reach)).abs() < 1e-3 && (high - (5.0 + reach)).abs() < 1e-3);
+        assert_eq!(difference_of_means(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(difference_of_means(&[3.0, 3.0], &[1.0, 1.0]), Some((2.0, 2.0)));
     }
 }

@@ -58,6 +58,8 @@ everywhere! {
     udp_echo: "udp-echo", Both, Some(1);
     imix: "imix", Tx, Some(1);
     rpc_mix: "rpc-mix", Both, Some(1);
+    rr_open: "rr-open", Both, Some(1);
+    responsiveness: "responsiveness", Both, None;
     sessions: "sessions", Both, Some(4);
 }
 

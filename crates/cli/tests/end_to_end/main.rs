@@ -51,6 +51,7 @@ mod rate_search;
 mod receive_stamps;
 mod refusals;
 mod report;
+mod responsiveness;
 mod rss;
 mod scale;
 mod server_listeners;

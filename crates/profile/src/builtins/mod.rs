@@ -80,7 +80,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes per response")
 }
 
-pub static ALL: [Builtin; 42] = [
+pub static ALL: [Builtin; 44] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -410,6 +410,37 @@ pub static ALL: [Builtin; 42] = [
         ],
     },
     Builtin {
+        name: "rr-open",
+        summary: "request-response with Poisson arrivals, open loop",
+        source: include_str!("rr-open.toml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            PROTOCOL,
+            text("rate", "100", "requests per second and connection"),
+            request("64"),
+            response("1k"),
+        ],
+    },
+    Builtin {
+        name: "responsiveness",
+        summary: "latency probes beside bulk streams in both directions",
+        source: include_str!("responsiveness.toml"),
+        variables: &[
+            H,
+            text("up", "4", "streams to the remote host"),
+            text("down", "4", "streams from the remote host"),
+            text("probes", "8", "strands of each kind of probe"),
+            text("think", "200ms", "mean pause of a strand between two probes"),
+            DURATION,
+            text("protocol", "tcp", "tcp or tls"),
+            size("64k"),
+            request("64"),
+            response("64"),
+        ],
+    },
+    Builtin {
         name: "rpc-mix",
         summary: "a mix of calls with lognormal sizes and Poisson arrivals",
         source: include_str!("rpc-mix.toml"),
@@ -505,8 +536,13 @@ mod tests {
                     _ => vec![once, main, once],
                 };
                 assert_eq!(untils, expected, "{}", builtin.name);
-                let calls = builtin.name == "mixed" && number == 1;
-                assert_eq!(group.strands, if calls { 16 } else { 1 }, "{}", builtin.name);
+                let strands = match (builtin.name, number) {
+                    ("mixed", 1) => 16,
+                    ("responsiveness", 0 | 1) => 4,
+                    ("responsiveness", _) => 8,
+                    _ => 1,
+                };
+                assert_eq!(group.strands, strands, "{}", builtin.name);
             }
         }
     }

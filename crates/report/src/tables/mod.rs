@@ -11,11 +11,13 @@ mod general;
 mod http_get;
 mod interrupt_cost;
 mod io_engines;
+mod knee;
 mod long_haul;
 mod lso;
 mod patterns;
 mod rate_search;
 mod repeats;
+mod responsiveness;
 mod rows;
 mod runs;
 mod tcp_transmit;
@@ -77,6 +79,8 @@ pub static ALL: &[&dyn Table] = &[
     &udp_scaling::UdpScaling,
     &wan_tuning::WanTuning,
     &long_haul::LongHaul,
+    &responsiveness::Latencies,
+    &knee::Knee,
     &repeats::Repeats,
 ];
 

@@ -30,6 +30,8 @@ pub static ALL: &[Builtin] = &[
     builtin("udp-scaling", include_str!("udp-scaling.toml")),
     builtin("wan-tuning", include_str!("wan-tuning.toml")),
     builtin("long-haul", include_str!("long-haul.toml")),
+    builtin("responsiveness", include_str!("responsiveness.toml")),
+    builtin("latency-load", include_str!("latency-load.toml")),
 ];
 
 /// The built-in study of this name, without the `@`.

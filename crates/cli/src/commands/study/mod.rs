@@ -25,6 +25,7 @@ use wirecost_lab::Lab;
 use wirecost_model::document::Document;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
+use wirecost_model::study::OfferedLoad;
 use wirecost_report::tables::TableRequest;
 use wirecost_store::study::{Study as RecordedStudy, Writer};
 use wirecost_study::{Baseline, Definition, Expectation, StopReason, Summary, Verdict, builtins};
@@ -297,7 +298,9 @@ impl Check {
 /// Loads of points that their links cannot carry.
 fn impossible<'a>(loaded: &'a Loaded, steps: &'a [Step]) -> impl Iterator<Item = String> + 'a {
     let points = loaded.matrix.points.iter().zip(steps);
-    points.filter_map(|(point, step)| Some(format!("{point}: {}", step.impossible()?)))
+    // What a share comes to is known when its whole was measured.
+    let known = points.filter(|(point, _)| !matches!(point.load(), OfferedLoad::Share(_)));
+    known.filter_map(|(point, step)| Some(format!("{point}: {}", step.impossible()?)))
 }
 
 /// A built-in profile, or a file beside the study.
