@@ -29,6 +29,7 @@ mod link;
 pub mod measured;
 pub mod metrics;
 mod observed;
+pub mod option_payoff;
 pub mod responsiveness;
 mod rfc6349;
 mod run_warnings;

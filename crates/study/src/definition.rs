@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::error::{StudyError, nearest};
-use crate::matrix::labels;
+use crate::matrix::{label, labels};
 use crate::place::Place;
 use crate::scalar::{AxisValue, Scalar};
 use crate::search::SearchDefinition;
@@ -53,6 +53,9 @@ pub struct Definition {
     /// Value of an axis while others vary.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub base: IndexMap<String, Scalar>,
+    /// Values of axes, by axis and label, that there are only where a condition holds.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub only: IndexMap<String, IndexMap<String, Condition>>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub axes: IndexMap<String, Vec<AxisValue>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,6 +85,8 @@ pub enum Order {
     /// Each repeat of all points in an order of its own.
     #[default]
     Shuffled,
+    /// Shuffled too, but points with the same values of the axes `across` follow each other.
+    Blocks,
     /// As the points are listed.
     Written,
 }
@@ -210,10 +215,12 @@ impl Definition {
                 self.axes.shift_remove(&name);
                 self.drop_variation_of(&name);
             } else {
+                let values = values.into_iter().map(|value| self.table_of(&name, value)).collect();
                 self.axes.insert(name, values);
             }
         }
         self.drop_lost_bases();
+        self.drop_lost_only();
         self
     }
 
@@ -231,6 +238,7 @@ impl Definition {
         };
         self.axes.insert(name.to_owned(), tables.into_iter().map(of).collect());
         self.drop_lost_bases();
+        self.drop_lost_only();
     }
 
     /// The names of an axis' values; none without such an axis.
@@ -256,17 +264,41 @@ impl Definition {
         self.repeat.most = self.repeat.most.map(|most| most.max(times));
     }
 
-    /// Gives an axis these values; a new one comes last.
+    /// The table of an axis that has this label; the value itself where there is none.
+    fn table_of(&self, axis: &str, value: AxisValue) -> AxisValue {
+        let AxisValue::One(Scalar(wanted)) = &value else { return value };
+        let mut known = self.axes.get(axis).into_iter().flatten();
+        known.find(|known| label(known) == *wanted).cloned().unwrap_or(value)
+    }
+
+    /// Gives an axis these values; a new one comes last. Of an axis whose values are tables, labels select some of them.
     ///
     /// # Errors
-    /// There are no values.
+    /// There are no values, or one is no label of an axis that has only tables.
     pub fn set_axis(&mut self, name: &str, values: &[&str]) -> Result<(), StudyError> {
         if name.is_empty() || values.is_empty() || values.iter().any(|value| value.is_empty()) {
             return Err(StudyError::NoAxis(name.to_owned()));
         }
-        let of = |value: &&str| AxisValue::One(Scalar((*value).to_owned()));
-        self.axes.insert(name.to_owned(), values.iter().map(of).collect());
+        let known = self.axes.get(name).map(Vec::as_slice).unwrap_or_default();
+        let only_tables = known.iter().all(|value| matches!(value, AxisValue::Several(_)));
+        let labels: Vec<String> = known.iter().map(label).collect();
+        let is_none = |value: &&&str| !labels.iter().any(|label| label == *value);
+        if !labels.is_empty()
+            && only_tables
+            && let Some(value) = values.iter().find(is_none)
+        {
+            return Err(StudyError::NoLabel {
+                axis: name.to_owned(),
+                value: (*value).to_owned(),
+                nearest: nearest(value, labels.iter().map(String::as_str)),
+                labels: labels.join(", "),
+            });
+        }
+        let of = |value: &&str| self.table_of(name, AxisValue::One(Scalar((*value).to_owned())));
+        let values = values.iter().map(of).collect();
+        self.axes.insert(name.to_owned(), values);
         self.drop_lost_bases();
+        self.drop_lost_only();
         Ok(())
     }
 }
@@ -329,6 +361,11 @@ mod tests {
         assert_eq!(study.axes["size"].len(), 1);
         assert_eq!(study.axes["example"].len(), 2);
         assert_eq!(study.quick, None);
+        // A label stands for its table.
+        let text = ALL.replace("axes = { size = [1] }", "axes = { example = [\"a\"] }");
+        let study = Definition::parse(&text).unwrap().with_quick_overrides();
+        let AxisValue::Several(only) = &study.axes["example"][0] else { panic!("{study:?}") };
+        assert_eq!((study.axes["example"].len(), &*only["engine"].0), (1, "threads"));
     }
 
     #[test]
@@ -375,6 +412,14 @@ mod tests {
         study.set_axis("engine", &["epoll"]).unwrap();
         assert_eq!(study.axes.keys().collect::<Vec<_>>(), ["size", "example", "engine"]);
         assert_eq!(study.axes["size"].len(), 2);
+        // A label stands for its table, and comes in the order of the command line.
+        study.set_axis("example", &["epoll/1", "a"]).unwrap();
+        let AxisValue::Several(first) = &study.axes["example"][0] else { panic!("{study:?}") };
+        assert_eq!(first["workers"], Scalar("1".to_owned()));
+        assert_eq!(label(&study.axes["example"][1]), "a");
+        let error = study.set_axis("example", &["aa"]).unwrap_err();
+        assert_eq!(error.to_string(), "--axis example: it has no value aa, but epoll/1, a");
+        assert_eq!(error.help().as_deref(), Some("did you mean a?"));
         assert!(study.set_axis("size", &[]).is_err());
         assert!(study.set_axis("size", &["1", ""]).is_err());
     }

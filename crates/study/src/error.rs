@@ -28,6 +28,10 @@ pub enum StudyError {
     UnknownBase { axis: String, value: String, values: String },
     #[error("pairs: [{axes}] does not name two different axes")]
     NoPair { axes: String },
+    #[error("only.{axis}.{value}: {axis} has the values {values}")]
+    UnknownOnly { axis: String, value: String, values: String },
+    #[error("only.{axis}.{value} holds at no point")]
+    UnusedOnly { axis: String, value: String },
     #[error("skip excludes every point")]
     NoPointsLeft,
     #[error("skip[{index}] matches no point{}", in_parentheses(.why))]
@@ -70,6 +74,8 @@ pub enum StudyError {
         "--axis {0}: the study has no axis of this name; to add one, give its values: NAME=A,B,C"
     )]
     NoAxis(String),
+    #[error("--axis {axis}: it has no value {value}, but {labels}")]
+    NoLabel { axis: String, value: String, labels: String, nearest: Option<String> },
     #[error("no built-in study is named @{name}")]
     NoBuiltin { name: String, nearest: Option<String> },
 }
@@ -96,7 +102,8 @@ impl StudyError {
         match self {
             StudyError::Text { nearest: near, .. }
             | StudyError::UnknownAxis { nearest: near, .. }
-            | StudyError::UnknownName { nearest: near, .. } => nearest(near),
+            | StudyError::UnknownName { nearest: near, .. }
+            | StudyError::NoLabel { nearest: near, .. } => nearest(near),
             StudyError::NoBuiltin { nearest: near, .. } => {
                 let near = near.as_ref().map(|near| format!("did you mean @{near}?"));
                 near.or_else(|| Some("`wirecost study list` lists them".to_owned()))
@@ -109,7 +116,9 @@ impl StudyError {
                 Some("use fewer values of each axis, or several studies".to_owned())
             }
             StudyError::EmptyAxis(axis) => Some(format!("add values, or remove {axis}")),
-            StudyError::UnusedSkip { .. } | StudyError::UnusedWhen { .. } => Some(
+            StudyError::UnusedSkip { .. }
+            | StudyError::UnusedWhen { .. }
+            | StudyError::UnusedOnly { .. } => Some(
                 "its conditions contradict each other or the axes: fix or remove it".to_owned(),
             ),
             StudyError::NoSaturatingPoint { .. } => {

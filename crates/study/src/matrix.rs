@@ -44,11 +44,14 @@ impl Matrix {
             return Ok(Self { points: vec![Self::at(study, &base)?], skipped: Vec::new() });
         }
         check_count(study)?;
+        let names: BTreeSet<String> = names(study);
+        for at in study.only.values().flat_map(IndexMap::values) {
+            check_condition(at, &names)?;
+        }
         let all = points(study)?;
         let mut points: Vec<Point> = Vec::new();
         let mut skipped = Vec::new();
         let mut holds = (vec![false; study.when.len()], vec![false; study.skip.len()]);
-        let names: BTreeSet<String> = names(study);
         for at in conditions(study) {
             check_condition(at, &names)?;
         }
@@ -121,6 +124,22 @@ impl Matrix {
         Self::of(&one)?.points.into_iter().next().ok_or(StudyError::NoPointsLeft)
     }
 
+    /// For each point, the number of its block: points with the same values of these axes.
+    pub(crate) fn blocks(&self, axes: &[String]) -> Vec<usize> {
+        let mut known: Vec<Vec<&str>> = Vec::new();
+        let mut blocks = Vec::new();
+        for point in &self.points {
+            let of = point.axes.iter().filter(|axis| axes.contains(&axis.name));
+            let values: Vec<&str> = of.map(|axis| axis.value.as_str()).collect();
+            let place = known.iter().position(|other| *other == values);
+            blocks.push(place.unwrap_or(known.len()));
+            if place.is_none() {
+                known.push(values);
+            }
+        }
+        blocks
+    }
+
     /// Index of the point whose throughput a share of load is of; `None` for points whose load is no share.
     #[must_use]
     pub fn saturating(&self, index: usize) -> Option<usize> {
@@ -144,6 +163,11 @@ impl Definition {
                 Err(StudyError::UnusedSkip { index, .. }) if depends(&self.skip[index].at) => {
                     self.skip.remove(index);
                 }
+                Err(StudyError::UnusedOnly { axis, value })
+                    if depends(&self.only[&axis][&value]) =>
+                {
+                    self.drop_value(&axis, &value);
+                }
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -152,6 +176,15 @@ impl Definition {
 }
 
 impl Definition {
+    /// Removes a value of an axis, and what is said of it.
+    fn drop_value(&mut self, axis: &str, value: &str) {
+        if let Some(values) = self.axes.get_mut(axis) {
+            values.retain(|known| label(known) != value);
+        }
+        self.drop_lost_bases();
+        self.drop_lost_only();
+    }
+
     /// Axes that set nothing but names with these prefixes.
     #[must_use]
     pub fn axes_of(&self, prefixes: &[&str]) -> Vec<String> {
@@ -161,6 +194,27 @@ impl Definition {
             names.peek().is_some() && names.all(is_of)
         };
         self.axes.iter().filter(sets_only_these).map(|(axis, _)| axis.clone()).collect()
+    }
+
+    /// Removes the values, of axes that have others, that set nothing but names with these prefixes. Each axis with the
+    /// labels of what it lost.
+    pub fn drop_values_of(&mut self, prefixes: &[&str]) -> Vec<(String, Vec<String>)> {
+        let is_of = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let mut dropped = Vec::new();
+        for (axis, values) in &self.axes {
+            let is_lost = |value: &&AxisValue| {
+                let mut names = set_by(axis, value).peekable();
+                names.peek().is_some() && names.all(is_of)
+            };
+            let labels: Vec<String> = values.iter().filter(is_lost).map(label).collect();
+            if !labels.is_empty() && labels.len() < values.len() {
+                dropped.push((axis.clone(), labels));
+            }
+        }
+        for (axis, labels) in &dropped {
+            labels.iter().for_each(|label| self.drop_value(axis, label));
+        }
+        dropped
     }
 
     /// Removes an axis, with the rules and expectations about it.
@@ -179,33 +233,39 @@ impl Definition {
         self.when.retain(|rule| stays(&rule.at));
         self.skip.retain(|rule| stays(&rule.at));
         self.expect.retain(|rule| stays(&rule.at));
+        self.only.values_mut().for_each(|rules| rules.retain(|_, at| stays(at)));
+        self.only.retain(|_, rules| !rules.is_empty());
         Ok(())
     }
 }
 
 impl Definition {
-    /// Leaves out the points at which an axis has a value that cannot be had, with the reason of `missing`. A base that
-    /// cannot be had is replaced by the first value that can.
-    pub fn leave_out_values(&mut self, axis: &str, missing: impl Fn(&str) -> Option<String>) {
+    /// Leaves out the points at which an axis has a value that cannot be had, with the reason that `missing` gives of one of
+    /// the settings, by name and value, that it sets. A base that cannot be had is replaced by the first value that can.
+    pub fn leave_out_values(&mut self, axis: &str, missing: impl Fn(&str, &str) -> Option<String>) {
         let Some(values) = self.axes.get(axis) else { return };
-        let single = values.iter().filter_map(|value| match value {
-            AxisValue::One(Scalar(value)) => Some((value.clone(), missing(value))),
-            AxisValue::Several(_) => None,
-        });
-        let single: Vec<(String, Option<String>)> = single.collect();
-        let is_missing = |label: &str| single.iter().any(|(v, why)| v == label && why.is_some());
-        let base = match self.base.get(axis) {
-            Some(Scalar(base)) => Some(base.clone()),
-            None => values.first().map(label),
+        let why = |value: &AxisValue| match value {
+            AxisValue::One(Scalar(value)) => missing(axis, value),
+            AxisValue::Several(set) => {
+                let mut set = set.iter().filter(|(name, _)| *name != LABEL);
+                set.find_map(|(name, Scalar(value))| missing(name, value))
+            }
         };
-        let other = values.iter().map(label).find(|label| !is_missing(label));
+        let labels: Vec<(String, Option<String>)> =
+            values.iter().map(|value| (label(value), why(value))).collect();
+        let base = match self.base.get(axis) {
+            Some(Scalar(base)) => Some(base),
+            None => labels.first().map(|(first, _)| first),
+        };
+        let lost = labels.iter().any(|(label, why)| Some(label) == base && why.is_some());
+        let other = labels.iter().find(|(_, why)| why.is_none());
         if !self.vary.is_all()
-            && base.is_some_and(|base| is_missing(&base))
-            && let Some(other) = other
+            && lost
+            && let Some((other, _)) = other
         {
-            self.base.insert(axis.to_owned(), Scalar(other));
+            self.base.insert(axis.to_owned(), Scalar(other.clone()));
         }
-        for (value, why) in single {
+        for (value, why) in labels {
             if let Some(why) = why {
                 let entries = [(axis.to_owned(), ValueMatch::One(Scalar(value)))];
                 let at = Condition { entries: entries.into_iter().collect() };
@@ -296,22 +356,25 @@ pub(crate) fn labels(values: &[AxisValue]) -> Vec<String> {
 
 /// Its points, without what is set at all of them.
 fn points(study: &Definition) -> Result<Vec<Point>, StudyError> {
-    let of = |places: Vec<usize>| {
-        let mut point = Point::default();
-        for ((axis, values), place) in study.axes.iter().zip(places) {
-            let value = &values[place];
-            point.axes.push(Value::new(axis, &label(value)));
-            match value {
-                AxisValue::One(Scalar(value)) => point.settings.push(Value::new(axis, value)),
-                AxisValue::Several(set) => {
-                    let set = set.iter().filter(|(name, _)| *name != LABEL);
-                    point.settings.extend(set.map(|(name, Scalar(v))| Value::new(name, v)));
-                }
+    let combinations = variation::combinations(study)?;
+    Ok(combinations.iter().map(|places| point_at(study, places)).collect())
+}
+
+/// The point with these values of the axes, each by its place.
+pub(crate) fn point_at(study: &Definition, places: &[usize]) -> Point {
+    let mut point = Point::default();
+    for ((axis, values), place) in study.axes.iter().zip(places) {
+        let value = &values[*place];
+        point.axes.push(Value::new(axis, &label(value)));
+        match value {
+            AxisValue::One(Scalar(value)) => point.settings.push(Value::new(axis, value)),
+            AxisValue::Several(set) => {
+                let set = set.iter().filter(|(name, _)| *name != LABEL);
+                point.settings.extend(set.map(|(name, Scalar(v))| Value::new(name, v)));
             }
         }
-        point
-    };
-    Ok(variation::combinations(study)?.into_iter().map(of).collect())
+    }
+    point
 }
 
 /// All names that the study sets.

@@ -245,9 +245,10 @@ fn all_rounds(
     made: &mut usize,
 ) -> StopReason {
     let mut number = 0;
+    let blocks = matrix.blocks(&study.across);
     for repeat in 0..=finished.rule.most {
         let place = |index: &usize| *index as u32 + 1;
-        let mut indices = order::round(study.order, study.seed, repeat.max(1), matrix.points.len());
+        let mut indices = order::round(study.order, study.seed, repeat.max(1), &blocks);
         // Before there is a run of it; a resumed study has the same order.
         order::put_first(&mut indices, |index| {
             let is_unknown = repeat <= 1 || finished.load_of(matrix, index).is_err();

@@ -118,8 +118,8 @@ struct Trials<'a> {
 
 impl Trials<'_> {
     fn all(&mut self, study: &Definition, searches: &mut [PointSearch]) -> StopReason {
-        let points = self.matrix.points.len();
-        let order = |round| order::round(study.order, study.seed, round, points);
+        let blocks = self.matrix.blocks(&study.across);
+        let order = |round| order::round(study.order, study.seed, round, &blocks);
         for index in order(1).into_iter().take(study.warm_up as usize) {
             if !searches[index].warmed_up
                 && let Some(next) = searches[index].next()

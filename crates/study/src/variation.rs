@@ -6,9 +6,10 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use wirecost_model::study::Point;
 
+use crate::condition::Condition;
 use crate::definition::Definition;
 use crate::error::{StudyError, nearest};
-use crate::matrix::label;
+use crate::matrix::{label, point_at};
 use crate::scalar::Scalar;
 
 /// How axes vary together.
@@ -38,7 +39,7 @@ pub(crate) fn combinations(study: &Definition) -> Result<Vec<Places>, StudyError
     let lengths: Vec<usize> = study.axes.values().map(Vec::len).collect();
     let all: Vec<usize> = (0..lengths.len()).collect();
     if study.vary.is_all() {
-        return Ok(product(&vec![0; lengths.len()], &all, &lengths));
+        return possible(study, product(&vec![0; lengths.len()], &all, &lengths));
     }
     let base = base(study)?;
     let across = places(study, &study.across);
@@ -50,6 +51,44 @@ pub(crate) fn combinations(study: &Definition) -> Result<Vec<Places>, StudyError
         let groups = std::iter::once(Vec::new()).chain(alone).chain(pairs);
         let more = groups.flat_map(|axes| product(&start, &axes, &lengths));
         combinations.extend(more.filter(|places| seen.insert(places.clone())));
+    }
+    possible(study, combinations)
+}
+
+/// Without the combinations that have a value where `only` says that there is none.
+fn possible(study: &Definition, combinations: Vec<Places>) -> Result<Vec<Places>, StudyError> {
+    let mut used = BTreeSet::new();
+    let rule = |axis: usize, place: usize| -> Option<&Condition> {
+        let (axis, values) = study.axes.get_index(axis)?;
+        study.only.get(axis)?.get(&label(values.get(place)?))
+    };
+    let is_possible = |places: &Places| {
+        let ruled = places.iter().enumerate().map(|(axis, place)| (axis, *place));
+        let ruled: Vec<_> = ruled.filter(|(axis, place)| rule(*axis, *place).is_some()).collect();
+        if ruled.is_empty() {
+            return true;
+        }
+        let point = point_at(study, places);
+        let holds = |(axis, place): &(usize, usize)| {
+            rule(*axis, *place).is_some_and(|rule| rule.holds(&point))
+        };
+        let (holding, others): (Vec<_>, Vec<_>) = ruled.into_iter().partition(holds);
+        used.extend(holding);
+        others.is_empty()
+    };
+    let combinations = combinations.into_iter().filter(is_possible).collect();
+    for (axis, rules) in &study.only {
+        let of_axis = study.axes.get_full(axis);
+        for value in rules.keys() {
+            let is_used = of_axis.is_some_and(|(index, _, values)| {
+                let place = values.iter().position(|known| label(known) == *value);
+                place.is_some_and(|place| used.contains(&(index, place)))
+            });
+            if !is_used {
+                let (axis, value) = (axis.clone(), value.clone());
+                return Err(StudyError::UnusedOnly { axis, value });
+            }
+        }
     }
     Ok(combinations)
 }
@@ -107,6 +146,19 @@ fn base(study: &Definition) -> Result<Places, StudyError> {
 
 /// Refuses axes that the study does not have, and what has no meaning in a full product.
 fn check(study: &Definition) -> Result<(), StudyError> {
+    for (axis, rules) in &study.only {
+        let Some(values) = study.axes.get(axis) else {
+            return Err(unknown_axis(study, "only", axis));
+        };
+        let labels: Vec<String> = values.iter().map(label).collect();
+        if let Some(value) = rules.keys().find(|value| !labels.contains(value)) {
+            return Err(StudyError::UnknownOnly {
+                axis: axis.clone(),
+                value: value.clone(),
+                values: labels.join(", "),
+            });
+        }
+    }
     let keys = [
         ("base", study.base.keys().collect::<Vec<_>>()),
         ("across", study.across.iter().collect()),
@@ -117,11 +169,7 @@ fn check(study: &Definition) -> Result<(), StudyError> {
             return Err(StudyError::VariesNothing { key });
         }
         if let Some(name) = names.into_iter().find(|name| !study.axes.contains_key(*name)) {
-            return Err(StudyError::UnknownAxis {
-                key,
-                name: name.clone(),
-                nearest: nearest(name, study.axes.keys().map(String::as_str)),
-            });
+            return Err(unknown_axis(study, key, name));
         }
     }
     match study.pairs.iter().find(|pair| pair.iter().collect::<BTreeSet<_>>().len() < 2) {
@@ -130,7 +178,22 @@ fn check(study: &Definition) -> Result<(), StudyError> {
     }
 }
 
+fn unknown_axis(study: &Definition, key: &'static str, name: &str) -> StudyError {
+    let nearest = nearest(name, study.axes.keys().map(String::as_str));
+    StudyError::UnknownAxis { key, name: name.to_owned(), nearest }
+}
+
 impl Definition {
+    /// Forgets what `only` says of values that their axes no longer have.
+    pub(crate) fn drop_lost_only(&mut self) {
+        let axes = &self.axes;
+        for (axis, rules) in &mut self.only {
+            let values = axes.get(axis).map(Vec::as_slice).unwrap_or_default();
+            rules.retain(|value, _| values.iter().any(|known| label(known) == *value));
+        }
+        self.only.retain(|_, rules| !rules.is_empty());
+    }
+
     /// Forgets bases that are none of the values of their axes any more.
     pub(crate) fn drop_lost_bases(&mut self) {
         let axes = &self.axes;
@@ -142,6 +205,7 @@ impl Definition {
     /// Forgets what is said of an axis that the study no longer has.
     pub(crate) fn drop_variation_of(&mut self, axis: &str) {
         self.base.shift_remove(axis);
+        self.only.shift_remove(axis);
         self.across.retain(|name| name != axis);
         self.pairs.retain(|pair| !pair.iter().any(|name| name == axis));
     }
@@ -231,6 +295,49 @@ mod tests {
     }
 
     #[test]
+    fn values_are_left_out_where_their_condition_does_not_hold() {
+        let text = "vary = \"one-at-a-time\"\nacross = [\"c\"]\nonly = { a = { 2 = { c = 2 } } }\n";
+        let expected =
+            ["base c=1", "a=3 c=1", "b=y c=1", "base c=2", "a=2 c=2", "a=3 c=2", "b=y c=2"];
+        assert_eq!(names(&format!("{text}{AXES}")), expected);
+        // In every combination too.
+        let all = "only = { a = { 2 = { c = 2, b = \"x\" }, 3 = { c = 1 } } }\n";
+        let points = names(&format!("{all}{AXES}"));
+        assert_eq!(points.len(), 4 + 1 + 2, "{points:?}");
+        assert!(points.contains(&"a=2 b=x c=2".to_owned()));
+        let mut changed = study(&format!("{text}{AXES}"));
+        assert_eq!(Definition::parse(&changed.to_text()), Ok(changed.clone()));
+        // What holds nowhere any more goes with its value.
+        changed.set_axis("c", &["1"]).unwrap();
+        changed.drop_rules_of(&["c"]).unwrap();
+        assert!(changed.only.is_empty());
+        let points = Matrix::of(&changed).unwrap().points;
+        assert_eq!(
+            points.iter().map(|at| changed.name_of(at)).collect::<Vec<_>>(),
+            ["base c=1", "a=3 c=1", "b=y c=1"]
+        );
+        let mut changed = study(&format!("{text}{AXES}"));
+        changed.set_axis("a", &["1", "3"]).unwrap();
+        assert!(changed.only.is_empty());
+        let mut changed = study(&format!("{text}{AXES}"));
+        changed.remove_axis("c").unwrap();
+        assert!(changed.only.is_empty());
+    }
+
+    #[test]
+    fn tables_are_left_out_by_what_they_set() {
+        let way = "way = [{ label = \"off\" }, { label = \"on\", engine = \"x\" }]\n";
+        let mut changed = study(&format!("vary = \"one-at-a-time\"\n[axes]\n{way}"));
+        let no = |name: &str, value: &str| {
+            ((name, value) == ("engine", "x")).then(|| "no engine x".to_owned())
+        };
+        changed.leave_out_values("way", no);
+        let matrix = Matrix::of(&changed).unwrap();
+        assert_eq!(matrix.points.len(), 1);
+        assert_eq!(matrix.skipped[0].why, "no engine x");
+    }
+
+    #[test]
     fn a_large_number_of_factors_is_few_points() {
         let axes: String = (0..200).map(|axis| format!("a{axis} = [1, 2, 3]\n")).collect();
         let text = format!("vary = \"one-at-a-time\"\n[axes]\n{axes}");
@@ -245,6 +352,10 @@ mod tests {
             ("vary = \"one-at-a-time\"\nbase = { a = 4 }\n", "a has the values 1, 2, 3"),
             ("vary = \"one-at-a-time\"\nacross = [\"d\"]\n", "the study has no axis d"),
             ("vary = \"one-at-a-time\"\npairs = [[\"a\", \"a\"]]\n", "two different axes"),
+            ("only = { d = { x = { a = 1 } } }\n", "only: the study has no axis d"),
+            ("only = { b = { z = { a = 1 } } }\n", "only.b.z: b has the values x, y"),
+            ("only = { b = { x = { d = 1 } } }\n", "is named d"),
+            ("only = { b = { x = { a = 4 } } }\n", "only.b.x holds at no point"),
         ] {
             let error = error(text).to_string();
             assert!(error.contains(expected), "{error}");
@@ -272,7 +383,8 @@ mod tests {
     fn values_that_cannot_be_had_are_left_out_with_the_reason() {
         let text = "vary = \"one-at-a-time\"\npairs = [[\"a\", \"c\"]]\n";
         let mut changed = study(&format!("{text}{AXES}"));
-        let no = |value: &str| (value == "1" || value == "3").then(|| format!("no {value}"));
+        let no =
+            |_: &str, value: &str| (value == "1" || value == "3").then(|| format!("no {value}"));
         changed.leave_out_values("a", no);
         changed.leave_out_values("d", no);
         let matrix = Matrix::of(&changed).unwrap();

@@ -24,7 +24,8 @@ use wirecost_tunable::Setting;
 /// where hosts are made, connected and taken down.
 const QUICK: f64 = 80.0;
 /// The same of studies whose runs cannot be shorter: a path of 20 ms needs ten seconds to say when it is steady.
-const LONGER: [(&str, f64); 1] = [("wan-tuning", 300.0)];
+/// Options are many, by size and traffic; each run takes about a second in fact.
+const LONGER: [(&str, f64); 2] = [("wan-tuning", 300.0), ("option-payoff", 480.0)];
 const BESIDE: f64 = 2.0;
 
 fn seconds(point: &Point, name: &str, default: f64) -> f64 {

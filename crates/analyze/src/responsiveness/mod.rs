@@ -74,9 +74,7 @@ pub fn groups(measured: &Measurements) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for point in &measured.points {
         let Some(Ok(load)) = point.runs.first().map(load) else { continue };
-        let other = |axis: &&Value| {
-            !LOADS.contains(&axis.name.as_str()) && measured.values(&axis.name).len() > 1
-        };
+        let other = |axis: &&Value| !is_load(&axis.name) && measured.values(&axis.name).len() > 1;
         let common: Vec<Value> = point.point.axes.iter().filter(other).cloned().collect();
         let point = LoadedPoint { load, point };
         match groups.iter_mut().find(|group| group.common == common) {
@@ -134,16 +132,32 @@ impl<'a> Group<'a> {
 }
 
 impl LoadedPoint<'_> {
-    /// `load up`, with the number of streams where the study varies it.
-    fn name(&self) -> String {
-        let mut name = self.load.name().to_owned();
-        for axis in self.point.point.axes.iter().filter(|axis| axis.name != LOADS[0]) {
-            if LOADS.contains(&axis.name.as_str()) {
-                name += &format!(" ({}={})", axis.name, axis.value);
-            }
+    /// `load up`, with the number of streams where several points have such a load.
+    fn name(&self, group: &Group<'_>) -> String {
+        match group.points.iter().filter(|of| of.load == self.load).count() {
+            0 | 1 => self.load.name().to_owned(),
+            _ => format!("{} ({})", self.load.name(), self.streams()),
         }
-        name
     }
+
+    /// `idle`, `4 up`, `4 down`, `4 up, 4 down`: by the number of streams, where the study sets it.
+    #[must_use]
+    pub fn streams(&self) -> String {
+        let way = |way: &str| {
+            self.load.is(way).then(|| match self.point.point.get(way) {
+                Some(streams) => format!("{streams} {way}"),
+                None => way.to_owned(),
+            })
+        };
+        let ways: Vec<String> = ["up", "down"].into_iter().filter_map(way).collect();
+        if ways.is_empty() { "idle".to_owned() } else { ways.join(", ") }
+    }
+}
+
+/// Whether an axis of a study says how the path is loaded.
+#[must_use]
+pub fn is_load(axis: &str) -> bool {
+    LOADS.contains(&axis)
 }
 
 fn median(point: &MeasuredPoint) -> Result<Estimate, String> {
@@ -176,7 +190,7 @@ fn latency(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     };
     let text = format!(
         "under {}, p50 of the round trip {change} from {} to {}: grade {} ({})",
-        loaded.name(),
+        loaded.name(group),
         time(before.mean),
         time(after.mean),
         grade.name,
@@ -245,7 +259,7 @@ fn rpm(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     let count = |value: f64| format!("{value:.0}");
     let text = format!(
         "RPM under {} is {}{}, not HTTP/2",
-        loaded.name(),
+        loaded.name(group),
         count(rpm.mean),
         range(rpm.interval.map(|(low, high)| (low.max(0.0), high)), count)
     );

@@ -204,3 +204,27 @@ fn what_is_missing_is_told() {
     none.flowops[3].latency_us = None;
     assert_eq!(request(&none).unwrap_err(), "no request was completed in the window");
 }
+
+#[test]
+fn numbers_of_streams_are_told_where_several_points_have_such_a_load() {
+    let point = |up: &str, load: Load, milliseconds: f64| {
+        let mut measured = study(&[("", load, &[milliseconds])]);
+        let axes = vec![Value::new("up", up), Value::new("down", "0")];
+        measured.points[0].point.axes = axes;
+        measured.points.remove(0)
+    };
+    let points =
+        vec![point("0", Load::Idle, 20.0), point("1", Load::Up, 40.0), point("8", Load::Up, 90.0)];
+    let measured = Measurements { points };
+    let [group] = &groups(&measured)[..] else { panic!("streams make no group") };
+    let streams: Vec<String> = group.points.iter().map(LoadedPoint::streams).collect();
+    assert_eq!(streams, ["idle", "1 up", "8 up"]);
+    assert_eq!(
+        sentences(&measured, "rpm"),
+        [
+            "RPM under load up (1 up) is 1500, not HTTP/2.",
+            "RPM under load up (8 up) is 667, not HTTP/2."
+        ]
+    );
+    assert_eq!(sentences(&measured, "bufferbloat"), [""; 0]);
+}

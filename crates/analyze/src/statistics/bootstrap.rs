@@ -45,6 +45,27 @@ pub fn normal(random: &mut Rng) -> f64 {
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
+/// A value of Student's distribution with that many degrees of freedom.
+pub fn student(freedom: f64, random: &mut Rng) -> f64 {
+    normal(random) / (gamma(freedom / 2.0, random) * 2.0 / freedom).sqrt()
+}
+
+/// A value of the gamma distribution with scale 1 (G. Marsaglia and W. Tsang, ACM Transactions on Mathematical Software 26,
+/// 2000).
+fn gamma(shape: f64, random: &mut Rng) -> f64 {
+    if shape < 1.0 {
+        return gamma(shape + 1.0, random) * (1.0 - random.f64()).powf(1.0 / shape);
+    }
+    let d = shape - 1.0 / 3.0;
+    loop {
+        let x = normal(random);
+        let v = (1.0 + x / (9.0 * d).sqrt()).powi(3);
+        if v > 0.0 && (1.0 - random.f64()).ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
+            return d * v;
+        }
+    }
+}
+
 /// 95% interval of the mean of `a` over the mean of `b`. `None` if either has fewer than two values, or if
 /// `b` may be 0.
 ///
@@ -131,6 +152,16 @@ mod tests {
         let reach = 2.306 * 2.0 * (2.0 * 0.003_316_f64.powi(2)).sqrt();
         assert!(((high - low) / 2.0 - reach).abs() < 0.15 * reach, "{low} {high} {reach}");
         assert_eq!(ratio_of_means(&a, &b), Some((low, high)), "the same data, the same interval");
+    }
+
+    #[test]
+    fn values_of_students_distribution_have_its_quantiles() {
+        for (freedom, quantile) in [(1.0, 12.706), (1.6, 5.43), (4.0, 2.776), (200.0, 1.972)] {
+            let mut random = Rng::with_seed(3);
+            let beyond = (0..20_000).filter(|_| student(freedom, &mut random).abs() > quantile);
+            // 1000 of 20,000, with a deviation of 31.
+            assert!((900..=1100).contains(&beyond.count()), "{freedom} degrees of freedom");
+        }
     }
 
     #[test]

@@ -15,6 +15,13 @@ pub struct Cell {
     pub b: Vec<f64>,
 }
 
+/// Differences of the logarithms of two sides that were measured side by side, B - A, two or more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pairs {
+    pub metric: usize,
+    pub differences: Vec<f64>,
+}
+
 /// The logarithm of a ratio B/A, and how well it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
@@ -114,11 +121,22 @@ impl Sides {
         (squares(&self.a) + squares(&self.b)) / self.freedom()
     }
 
+    fn spread(&self) -> Spread {
+        Spread { metric: self.metric, variance: self.common_variance(), freedom: self.freedom() }
+    }
+
     /// The terms of Welch's degrees of freedom.
     fn welch_term(&self) -> f64 {
         let of = |side: &Moments| side.variance_of_mean().powi(2) / (side.number - 1.0);
         of(&self.a) + of(&self.b)
     }
+}
+
+/// The variance of a run at one point.
+struct Spread {
+    metric: usize,
+    variance: f64,
+    freedom: f64,
 }
 
 /// What the cells of all points say about variances before one of them is looked at.
@@ -135,13 +153,13 @@ const LEAST_VARIANCE: f64 = 1e-5;
 
 impl Prior {
     /// Metrics differ in their variance; how much points differ around their metric is common to all.
-    fn of(cells: &[Sides]) -> Self {
+    fn of(cells: &[Spread]) -> Self {
         let metrics = cells.iter().map(|cell| cell.metric + 1).max().unwrap_or(0);
         let mut known: Vec<Option<(f64, f64)>> = vec![None; metrics];
         let (mut squares, mut freedom, mut sampling, mut number) = (0.0, 0.0, 0.0, 0.0);
         for (metric, known) in known.iter_mut().enumerate() {
             let mut of: Vec<(f64, f64)> = (cells.iter().filter(|cell| cell.metric == metric))
-                .map(|cell| (cell.common_variance(), cell.freedom()))
+                .map(|cell| (cell.variance, cell.freedom))
                 .collect();
             of.sort_by(|a, b| a.0.total_cmp(&b.0));
             let positive: Vec<f64> = of.iter().map(|(s, _)| *s).filter(|s| *s > 0.0).collect();
@@ -191,25 +209,15 @@ impl Prior {
 #[must_use]
 pub fn effects(cells: &[Cell]) -> Vec<Effect> {
     let sides = sides(cells);
-    let prior = Prior::of(&sides);
-    // The prior is itself estimated from the runs of its metric and cannot be worth more than they are.
-    let mut most = vec![0.0; prior.variances.len()];
-    sides.iter().for_each(|cell| most[cell.metric] += cell.freedom());
+    let spreads: Vec<Spread> = sides.iter().map(Sides::spread).collect();
+    let moderation = Moderation::of(&spreads);
     let effect = |cell: &Sides| {
-        let most = most[cell.metric];
-        let own = cell.variance() / cell.per_run();
         let own_freedom = match cell.welch_term() {
             term if term > 0.0 => cell.variance().powi(2) / term,
             _ => cell.freedom(),
         };
-        let (variance, freedom) = match prior.variances[cell.metric] {
-            None => (own, own_freedom),
-            Some(known) if prior.freedom.is_infinite() => (known, most),
-            Some(known) => {
-                let all = prior.freedom + own_freedom;
-                ((prior.freedom * known + own_freedom * own) / all, all.min(most))
-            }
-        };
+        let own = cell.variance() / cell.per_run();
+        let (variance, freedom) = moderation.shrink(cell.metric, own, own_freedom);
         Effect {
             log_ratio: cell.log_ratio(),
             error: (variance * cell.per_run()).sqrt(),
@@ -218,6 +226,55 @@ pub fn effects(cells: &[Cell]) -> Vec<Effect> {
         }
     };
     sides.iter().map(effect).collect()
+}
+
+/// The ratio at each cell, of sides that were measured side by side: what both have in common, such as a slow minute of the
+/// machine, is in neither the ratio nor its error.
+#[must_use]
+pub fn paired_effects(cells: &[Pairs]) -> Vec<Effect> {
+    let moments: Vec<Moments> = cells.iter().map(|cell| Moments::of(&cell.differences)).collect();
+    let spread = |(cell, of): (&Pairs, &Moments)| Spread {
+        metric: cell.metric,
+        variance: of.variance,
+        freedom: of.number - 1.0,
+    };
+    let spreads: Vec<Spread> = cells.iter().zip(&moments).map(spread).collect();
+    let moderation = Moderation::of(&spreads);
+    let effect = |(spread, of): (&Spread, &Moments)| {
+        let (variance, freedom) = moderation.shrink(spread.metric, spread.variance, spread.freedom);
+        let error = (variance / of.number).sqrt();
+        Effect { log_ratio: of.mean, error, freedom, runs: of.number }
+    };
+    spreads.iter().zip(&moments).map(effect).collect()
+}
+
+/// Shrinks variances towards what all points say.
+struct Moderation {
+    prior: Prior,
+    /// The prior is itself estimated from the runs of its metric and cannot be worth more than they are.
+    most: Vec<f64>,
+}
+
+impl Moderation {
+    fn of(spreads: &[Spread]) -> Self {
+        let prior = Prior::of(spreads);
+        let mut most = vec![0.0; prior.variances.len()];
+        spreads.iter().for_each(|spread| most[spread.metric] += spread.freedom);
+        Self { prior, most }
+    }
+
+    /// The variance of a run, and its degrees of freedom.
+    fn shrink(&self, metric: usize, own: f64, own_freedom: f64) -> (f64, f64) {
+        let most = self.most[metric];
+        match self.prior.variances[metric] {
+            None => (own, own_freedom),
+            Some(known) if self.prior.freedom.is_infinite() => (known, most),
+            Some(known) => {
+                let all = self.prior.freedom + own_freedom;
+                ((self.prior.freedom * known + own_freedom * own) / all, all.min(most))
+            }
+        }
+    }
 }
 
 /// The mean of the logarithms of the ratios at all points of a metric. Every point counts the same, and
@@ -260,6 +317,11 @@ mod tests {
         Cell { metric, a: a.to_vec(), b: b.to_vec() }
     }
 
+    fn prior(cells: &[Cell]) -> Prior {
+        let spreads: Vec<Spread> = sides(cells).iter().map(Sides::spread).collect();
+        Prior::of(&spreads)
+    }
+
     fn noise(deviation: f64, random: &mut Rng) -> Vec<f64> {
         (0..3).map(|_| deviation * normal(random)).collect()
     }
@@ -285,7 +347,7 @@ mod tests {
             let (a, b) = (noise(deviation, &mut random), noise(deviation, &mut random));
             cells.push(Cell { metric: 0, a, b });
         }
-        let prior = Prior::of(&sides(&cells));
+        let prior = prior(&cells);
         let variance = prior.variances[0].unwrap();
         assert!((prior.freedom - 6.0).abs() < 0.5, "{}", prior.freedom);
         assert!((variance.sqrt() / 0.05 - 1.0).abs() < 0.03, "{}", variance.sqrt());
@@ -304,7 +366,7 @@ mod tests {
                         Cell { metric: number / 2 % 4, a, b }
                     })
                     .collect();
-                all += Prior::of(&sides(&cells)).freedom.min(1000.0) / 50.0;
+                all += prior(&cells).freedom.min(1000.0) / 50.0;
             }
             all
         };
@@ -350,5 +412,37 @@ mod tests {
             .collect();
         cells.push(cell(0, &[0.0; 3], &[0.001; 3]));
         assert!(effects(&cells)[5].p_value() > 0.05);
+    }
+
+    #[test]
+    fn what_pairs_have_in_common_is_no_error() {
+        // The machine varies by 20%, a pair by 1%; 3 pairs at each of 10 points.
+        let mut random = Rng::with_seed(11);
+        let (mut held, mut apart, mut unpaired) = (0, 0, 0);
+        for _ in 0..100 {
+            let (mut pairs, mut cells) = (Vec::new(), Vec::new());
+            for _ in 0..10 {
+                let common = noise(0.2, &mut random);
+                let side = |shift: f64, random: &mut Rng| {
+                    let own = noise(0.01 / 2f64.sqrt(), random);
+                    common.iter().zip(own).map(|(c, own)| c + own + shift).collect::<Vec<f64>>()
+                };
+                let (a, b) = (side(0.0, &mut random), side(0.05, &mut random));
+                let differences = b.iter().zip(&a).map(|(b, a)| b - a).collect();
+                pairs.push(Pairs { metric: 0, differences });
+                cells.push(Cell { metric: 0, a, b });
+            }
+            for effect in paired_effects(&pairs) {
+                let (low, high) = effect.interval(0.05);
+                let truth = 0.05f64.exp();
+                held += u32::from(low <= truth && truth <= high);
+                apart += u32::from(effect.p_value() < 0.05);
+            }
+            unpaired += effects(&cells).iter().filter(|effect| effect.p_value() < 0.05).count();
+        }
+        assert!((930..=970).contains(&held), "{held} of 1000");
+        assert!(apart > 990, "{apart} of 1000");
+        // Unpaired, the same runs show nothing.
+        assert!(unpaired < 50, "{unpaired} of 1000");
     }
 }

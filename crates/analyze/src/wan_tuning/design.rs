@@ -74,12 +74,13 @@ fn block<'a>(
     })
 }
 
-fn axis_value<'a>(point: &'a MeasuredPoint, axis: &str) -> Option<&'a str> {
+pub(crate) fn axis_value<'a>(point: &'a MeasuredPoint, axis: &str) -> Option<&'a str> {
     let of = point.point.axes.iter().find(|value| value.name == axis)?;
     Some(&of.value)
 }
 
-fn most_common<'a>(measured: &'a Measurements, axis: &str) -> Option<&'a str> {
+/// The value of an axis that most points have; of several, the first.
+pub(crate) fn most_common<'a>(measured: &'a Measurements, axis: &str) -> Option<&'a str> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for value in measured.points.iter().filter_map(|point| axis_value(point, axis)) {
         match counts.iter_mut().find(|(known, _)| *known == value) {

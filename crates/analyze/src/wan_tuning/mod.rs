@@ -20,6 +20,7 @@ pub(crate) use crate::udp_scaling::{effect, figure, mean};
 use crate::{Conclusions, Estimate};
 
 pub use design::{Block, Factor, blocks};
+pub(crate) use design::{axis_value, most_common};
 
 /// The axis of the number of streams, each value of which has all points of the others.
 pub const STREAMS: &str = "connections";

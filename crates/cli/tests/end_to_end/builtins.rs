@@ -42,6 +42,7 @@ everywhere! {
     stream: "stream", Tx, Some(1);
     maerts: "maerts", Rx, Some(1);
     rr: "rr", Both, Some(1);
+    ping_pong: "ping-pong", Both, Some(1);
     crr: "crr", Both, None;
     connect: "connect", Nothing, None;
     bidirectional: "bidirectional", Both, Some(2);

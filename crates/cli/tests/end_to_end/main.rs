@@ -42,6 +42,7 @@ mod machines;
 mod native;
 mod netem;
 mod observe;
+mod option_payoff;
 mod output;
 mod packets;
 mod phases;

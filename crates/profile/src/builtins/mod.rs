@@ -37,6 +37,7 @@ const H: Variable = Variable { name: "h", default: Default::Host, help: "remote 
 const CONNECTIONS: Variable = text("connections", "1", "number of connections, one strand each");
 const DURATION: Variable = text("duration", "10s", "measurement time");
 const PROTOCOL: Variable = text("protocol", "tcp", "any protocol of `wirecost list` but udp");
+const ANY_PROTOCOL: Variable = text("protocol", "tcp", "any protocol of `wirecost list`");
 const STREAM_PROTOCOL: Variable = text("protocol", "tcp", "tcp or unix");
 const SOURCE: Variable = text(
     "source",
@@ -80,7 +81,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes per response")
 }
 
-pub static ALL: [Builtin; 44] = [
+pub static ALL: [Builtin; 45] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -104,6 +105,12 @@ pub static ALL: [Builtin; 44] = [
         summary: "request-response over open connections",
         source: include_str!("rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64")],
+    },
+    Builtin {
+        name: "ping-pong",
+        summary: "one message there and back, of the same size",
+        source: include_str!("ping-pong.xml"),
+        variables: &[H, CONNECTIONS, DURATION, ANY_PROTOCOL, OPTIONS, size("64"), TIMEOUT],
     },
     Builtin {
         name: "crr",

@@ -14,6 +14,7 @@ mod io_engines;
 mod knee;
 mod long_haul;
 mod lso;
+mod option_payoff;
 mod patterns;
 mod rate_search;
 mod repeats;
@@ -33,7 +34,7 @@ use wirecost_model::document::Section;
 
 pub use columns::UnknownColumn;
 pub use rows::{ColumnOf, Rows};
-pub use runs::about;
+pub use runs::{about, left_out};
 
 /// A table of studies.
 pub trait Table: Sync {
@@ -50,6 +51,11 @@ pub trait Table: Sync {
     /// where a row is of several points or a point of several rows.
     fn rows(&self, _: &Measurements) -> Option<Rows> {
         None
+    }
+
+    /// Whether its sentences stand in place of the findings of the study, which would test the same again.
+    fn concludes(&self) -> bool {
+        false
     }
 
     /// Whether it is made of stacks, which are kept by themselves and take time to read.
@@ -81,6 +87,7 @@ pub static ALL: &[&dyn Table] = &[
     &long_haul::LongHaul,
     &responsiveness::Latencies,
     &knee::Knee,
+    &option_payoff::OptionPayoff,
     &repeats::Repeats,
 ];
 
@@ -123,6 +130,12 @@ impl TableRequest {
     #[must_use]
     pub fn needs_stacks(&self) -> bool {
         matches!(self, TableRequest::Named(table) if table.needs_stacks())
+    }
+
+    /// Whether its sentences stand in place of the findings of the study.
+    #[must_use]
+    pub fn concludes(&self) -> bool {
+        matches!(self, TableRequest::Named(table) if table.concludes())
     }
 
     /// The table.

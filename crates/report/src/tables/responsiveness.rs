@@ -3,7 +3,7 @@
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::responsiveness::{
-    self, GRADES, Grade, Group, Load, PROFILE, Responsiveness, groups, request,
+    self, GRADES, Grade, Group, Load, LoadedPoint, PROFILE, Responsiveness, groups, request,
 };
 use wirecost_model::document::{Cell, Column, Number, Section, Table as DocumentTable};
 use wirecost_model::metric::Unit;
@@ -39,7 +39,7 @@ impl Table for Latencies {
 }
 
 fn rates() -> [ColumnOf; 2] {
-    [ColumnOf::metric("up", "throughput.tx"), ColumnOf::metric("down", "throughput.rx")]
+    [ColumnOf::metric("upload", "throughput.tx"), ColumnOf::metric("download", "throughput.rx")]
 }
 
 /// Of the round trips of requests.
@@ -65,10 +65,10 @@ fn build(measured: &Measurements) -> Section {
         section.finding(finding);
     }
     for group in &groups {
-        section.table(latencies(group, measured));
+        section.table(latencies(group));
     }
     for group in &groups {
-        section.table(parts(group, measured));
+        section.table(parts(group));
     }
     let grades: Vec<String> =
         GRADES.iter().map(|grade| format!("{} {}", grade.name, grade.range())).collect();
@@ -89,10 +89,13 @@ fn build(measured: &Measurements) -> Section {
     section
 }
 
-/// Columns for the axes, of which those that the table's title has are left out.
-fn axes(group: &Group<'_>, measured: &Measurements) -> Vec<ColumnOf> {
-    let own = |axis: &&str| !group.common.iter().any(|value| value.name == *axis);
-    measured.axes().into_iter().filter(own).map(|axis| ColumnOf::setting(axis, measured)).collect()
+/// Puts the load of each point before its row.
+fn with_load(mut table: DocumentTable, points: &[&LoadedPoint<'_>]) -> DocumentTable {
+    table.columns.insert(0, Column::text("load"));
+    for (row, loaded) in table.rows.iter_mut().zip(points) {
+        row.insert(0, Cell::text(loaded.streams()));
+    }
+    table
 }
 
 fn title(group: &Group<'_>, what: &str) -> String {
@@ -104,10 +107,8 @@ fn title(group: &Group<'_>, what: &str) -> String {
     }
 }
 
-fn latencies(group: &Group<'_>, measured: &Measurements) -> DocumentTable {
-    let mut columns = axes(group, measured);
-    columns.extend(rates());
-    columns.extend(percentiles());
+fn latencies(group: &Group<'_>) -> DocumentTable {
+    let columns = rates().into_iter().chain(percentiles()).collect();
     let points = group.points.iter().map(|of| of.point);
     let mut table = Rows { columns }.table(&title(group, "round trips of requests"), points);
     table.columns.extend([Column::number("vs idle"), Column::text("grade")]);
@@ -124,18 +125,17 @@ fn latencies(group: &Group<'_>, measured: &Measurements) -> DocumentTable {
             Err(reason) => row.extend([Cell::Missing(reason.clone()), Cell::Missing(reason)]),
         }
     }
-    table
+    with_load(table, &group.points.iter().collect::<Vec<_>>())
 }
 
-fn parts(group: &Group<'_>, measured: &Measurements) -> DocumentTable {
+fn parts(group: &Group<'_>) -> DocumentTable {
     type Part = fn(&Responsiveness) -> Result<f64, String>;
     let column = |title: &str, unit, of: Part| {
         ColumnOf::new(Column::number(title), move |point: &MeasuredPoint| {
             mean(unit, estimate(point, |run| of(&responsiveness::responsiveness(run)?)))
         })
     };
-    let mut columns = axes(group, measured);
-    columns.push(column("TCP handshake", Unit::Microseconds, |of| Ok(of.tcp)));
+    let mut columns = vec![column("TCP handshake", Unit::Microseconds, |of| Ok(of.tcp))];
     let encrypts =
         group.points.iter().any(|of| of.point.runs.iter().any(|run| run.crypto.is_some()));
     if encrypts {
@@ -146,6 +146,9 @@ fn parts(group: &Group<'_>, measured: &Measurements) -> DocumentTable {
     columns.push(column("request", Unit::Microseconds, |of| Ok(of.request)));
     columns.push(column("load's RTT", Unit::Microseconds, |of| Ok(of.own)));
     columns.push(column("RPM (not HTTP/2)", Unit::Count, |of| Ok(of.rpm().round())));
-    let loaded = group.points.iter().filter(|of| of.load != Load::Idle).map(|of| of.point);
-    Rows { columns }.table(&title(group, "RPM and its parts"), loaded)
+    let loaded: Vec<&LoadedPoint<'_>> =
+        group.points.iter().filter(|of| of.load != Load::Idle).collect();
+    let points = loaded.iter().map(|of| of.point);
+    let table = Rows { columns }.table(&title(group, "RPM and its parts"), points);
+    with_load(table, &loaded)
 }

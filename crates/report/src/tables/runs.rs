@@ -69,6 +69,24 @@ fn awaited(measured: &Measurements, planned: &[Point]) -> Option<String> {
     })
 }
 
+/// A sentence for each reason for which points were left out.
+#[must_use]
+pub fn left_out<'a>(skipped: impl IntoIterator<Item = (&'a Point, &'a str)>) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for (point, why) in skipped {
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(point.to_string()),
+            None => reasons.push((why, vec![point.to_string()])),
+        }
+    }
+    let sentence = |(why, names): &(&str, Vec<String>)| {
+        let number = units::counted(names.len() as u64, "point is", "points are");
+        let why = if why.is_empty() { String::new() } else { format!("{why}: ") };
+        format!("{number} left out: {why}{}.", named(names))
+    };
+    reasons.iter().map(sentence).collect()
+}
+
 /// The first few of several points.
 fn named(names: &[String]) -> String {
     match names.len() > NAMED {

@@ -19,7 +19,7 @@ impl Table for WanTuning {
     }
 
     fn help(&self) -> &'static str {
-        "throughput, convergence time and CPU of both ends, by factor, with the best setting"
+        "throughput, convergence and CPU of both ends, by factor, and the best setting"
     }
 
     fn build(&self, measured: &Measurements) -> Section {

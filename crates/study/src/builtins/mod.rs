@@ -32,6 +32,7 @@ pub static ALL: &[Builtin] = &[
     builtin("long-haul", include_str!("long-haul.toml")),
     builtin("responsiveness", include_str!("responsiveness.toml")),
     builtin("latency-load", include_str!("latency-load.toml")),
+    builtin("option-payoff", include_str!("option-payoff.toml")),
 ];
 
 /// The built-in study of this name, without the `@`.

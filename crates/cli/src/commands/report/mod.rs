@@ -237,13 +237,19 @@ pub(crate) fn sections(
         sections.push(wanted.build(measured).map_err(no_column)?);
     }
     // The runs of a search for the best setting are chosen by results, so they are no sample of anything.
-    if study.is_none_or(|study| study.tune.is_none()) {
+    let is_sample = study.is_none_or(|study| study.tune.is_none());
+    if is_sample && !wanted.iter().any(TableRequest::concludes) {
         sections.extend(findings::section(measured));
     }
     // What cannot be planned any more does not keep what was measured from being shown.
     let planned = study.and_then(|study| Matrix::of(study).ok());
-    let planned = planned.map(|matrix| matrix.points).unwrap_or_default();
-    sections.push(tables::about(measured, &planned));
+    let (planned, skipped) =
+        planned.map(|matrix| (matrix.points, matrix.skipped)).unwrap_or_default();
+    let mut about = tables::about(measured, &planned);
+    for text in tables::left_out(skipped.iter().map(|of| (&of.point, of.why.as_str()))) {
+        about.text(text);
+    }
+    sections.push(about);
     Ok(sections)
 }
 

@@ -1,7 +1,7 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
-mod congestion;
 mod derived;
+mod missing;
 mod plan;
 mod point_runner;
 mod search;

@@ -9,7 +9,7 @@ use wirecost_model::search::Search;
 use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, Matrix, PLACE, Place, StudyError, builtins};
 
-use super::settings;
+use super::{missing, settings};
 use crate::Failure;
 use crate::commands::link_options::LinkOptions;
 use crate::commands::run::{HostArgument, HostOptions, options};
@@ -70,9 +70,6 @@ fn check_value(option: &str, name: &str, value: &str) -> Result<(), Failure> {
         Failure::usage(format!("{option} {name}: invalid value '{value}': {message}"))
     })
 }
-
-/// The axis of congestion controls.
-const CC: &str = "option.cc";
 
 /// Before the name of a key of `search`.
 const OF_SEARCH: &str = "search.";
@@ -176,25 +173,30 @@ impl Source {
         if self.loopback {
             replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
-        self.leave_out_congestion_controls(&mut definition);
+        self.leave_out_what_is_missing(&mut definition);
         Loaded::from(definition, beside, &self.hosts)
     }
 
-    /// A study lists more congestion controls than a kernel has. Which ones another machine has is not known before it is
-    /// asked, and what the command line names is meant: there, the run tells what is missing.
-    fn leave_out_congestion_controls(&self, definition: &mut Definition) {
+    /// A study lists more than a kernel has. What another machine has is not known before it is asked, and what the command
+    /// line names is meant: there, the run tells what is missing.
+    fn leave_out_what_is_missing(&self, definition: &mut Definition) {
         let elsewhere = self.hosts.vm.is_some()
             || !self.hosts.hosts.is_empty()
             || !definition.hosts.is_empty()
             || matches!(definition.place, Place::Vm(_));
-        let loads = definition.set.contains_key("cc_object");
-        if elsewhere || loads || self.axes.iter().any(|(name, _)| name == CC) {
+        if elsewhere {
             return;
         }
-        definition.leave_out_values(CC, |name| {
-            super::congestion::is_missing(name)
-                .then(|| format!("this kernel has no congestion control {name}"))
-        });
+        let loads = definition.set.contains_key("cc_object");
+        let named = |axis: &String| self.axes.iter().any(|(name, _)| name == axis);
+        let axes: Vec<String> =
+            definition.axes.keys().filter(|axis| !named(axis)).cloned().collect();
+        for axis in axes {
+            definition.leave_out_values(&axis, |name, value| match name {
+                "option.cc" if loads => None,
+                _ => missing::why(name, value),
+            });
+        }
     }
 
     /// A study that is written for a lab and runs elsewhere is without its axes of settings of the lab and
@@ -211,6 +213,12 @@ impl Source {
                     "wirecost: without a lab, the study has no axis {axis}; --axis adds one"
                 ));
             }
+        }
+        for (axis, labels) in definition.drop_values_of(&[settings::OF_LAB, settings::OF_HOSTS]) {
+            let values = labels.join(", ");
+            terminal::warn(format_args!(
+                "wirecost: without a lab, the study's axis {axis} is without {values}"
+            ));
         }
         let links = definition.lab.take().is_some();
         let before = definition.set.len();

@@ -6,6 +6,7 @@ mod departures;
 mod findings;
 mod idle;
 mod machine_settings;
+mod responsiveness;
 mod short_connections;
 mod vm;
 

@@ -1,0 +1,144 @@
+//! Latency under load is what a queue of known length makes of it, and a knee lies where the link is full.
+
+use serde_json::Value;
+use wirecost_linux::privilege::skip_without_namespaces;
+
+use crate::alone::kept_disturbances;
+use crate::attempts::undisturbed;
+use crate::program::{Finished, Program};
+use crate::responsiveness::{blocks, column, number, report};
+
+/// Bits per second of the link.
+const RATE: f64 = 10e6;
+/// Bytes of its queue.
+const QUEUES: [f64; 2] = [60e3, 300e3];
+
+/// Streams up fill queues of two lengths.
+const QUEUE_STUDY: &str = r#"
+title = "queues"
+profile = "@responsiveness"
+place = "lab"
+lab = { rate = "10mbit", rtt = "40ms" }
+tables = ["responsiveness"]
+order = "written"
+[set]
+duration = "4s"
+ramp = "6s"
+[axes]
+"lab.queue" = ["60kB", "300kB"]
+up = [0, 8]
+down = [0]
+"#;
+
+const KNEE_STUDY: &str = r#"
+title = "knee"
+profile = "@rr-open"
+place = "lab"
+lab = { rate = "10mbit", rtt = "40ms", queue = "1000ms" }
+tables = ["knee"]
+[set]
+connections = 50
+duration = "2s"
+ramp = "500ms"
+[axes]
+load = ["max", "20%", "35%", "50%", "65%", "110%", "130%", "150%"]
+[repeat]
+times = 2
+"#;
+
+/// Runs a study until other programs let it.
+fn study(text: &str, check: impl Fn(&Finished)) {
+    let run = || {
+        Program::new(["study", "run", "study.toml", "--out", "kept", "--quiet"])
+            .file("study.toml", text)
+            .finish()
+    };
+    undisturbed(run, kept_disturbances, |run| {
+        assert_eq!(run.code, 0, "{run}");
+        check(run);
+    });
+}
+
+#[test]
+fn latency_under_load_grows_by_the_length_of_the_queue() {
+    if skip_without_namespaces("latency_under_load_grows_by_the_length_of_the_queue") {
+        return;
+    }
+    study(QUEUE_STUDY, |run| queues(&report(run, &["kept"], "responsiveness")));
+}
+
+fn queues(section: &Value) {
+    let tables = blocks(section, "table");
+    let of = |what: &str| -> Vec<&Value> {
+        let begins = |table: &&&Value| table["title"].as_str().unwrap().starts_with(what);
+        tables.iter().filter(begins).copied().collect()
+    };
+    let (latencies, parts) = (of("round trips of requests"), of("RPM and its parts"));
+    assert_eq!((latencies.len(), parts.len()), (2, 2), "one of each queue: {section}");
+    for (table, queue) in latencies.iter().zip(QUEUES) {
+        let p50: Vec<f64> = column(table, "p50").into_iter().map(number).collect();
+        // On an idle path, a round trip is the path's, and what this machine adds.
+        assert!((40e3..80e3).contains(&p50[0]), "{table}");
+        let up = number(column(table, "upload")[1]);
+        assert!((0.7 * RATE..RATE).contains(&up), "the link is full: {table}");
+        // Streams fill the queue, and lose packets when it is full: then part of it drains. This machine may be late by
+        // some milliseconds.
+        let full = queue * 8.0 / RATE * 1e6;
+        let increase = number(column(table, "vs idle")[1]);
+        assert!((increase - (p50[1] - p50[0])).abs() < 1.0, "{table}");
+        assert!((0.35 * full..1.1 * full + 25e3).contains(&increase), "{full} {table}");
+    }
+    let load: Vec<&str> = column(latencies[0], "load")
+        .into_iter()
+        .map(|cell| cell["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(load, ["idle", "8 up"]);
+    // The longer queue has the worse grade.
+    let grades: Vec<&Value> = latencies.iter().map(|table| column(table, "grade")[1]).collect();
+    assert_ne!(grades[0], grades[1]);
+
+    for table in parts {
+        let part = |title: &str| number(column(table, title)[0]) / 1e3;
+        let foreign = 60_000.0 / ((part("TCP handshake") + part("request")) / 2.0);
+        let expected = (foreign + 60_000.0 / part("load's RTT")) / 2.0;
+        let rpm = number(column(table, "RPM (not HTTP/2)")[0]);
+        assert!((rpm - expected).abs() <= 0.5, "{rpm} {expected}");
+        // One round trip takes at least that of the path.
+        assert!(rpm > 60.0 && rpm < 3_000.0, "{rpm}");
+    }
+    let findings = blocks(section, "finding");
+    let sentences: Vec<&str> =
+        findings.iter().map(|finding| finding["sentence"].as_str().unwrap()).collect();
+    for begins in
+        ["At lab.queue=60kB, under load up, p50 of", "At lab.queue=300kB, RPM under load up"]
+    {
+        assert!(sentences.iter().any(|of| of.starts_with(begins)), "{begins}: {sentences:?}");
+    }
+}
+
+#[test]
+fn the_knee_of_latency_lies_where_the_link_is_full() {
+    if skip_without_namespaces("the_knee_of_latency_lies_where_the_link_is_full") {
+        return;
+    }
+    study(KNEE_STUDY, |run| knee(&report(run, &["kept"], "knee")));
+}
+
+fn knee(section: &Value) {
+    let [table] = blocks(section, "table")[..] else { panic!("{section}") };
+    let offered: Vec<f64> = column(table, "offered").into_iter().map(number).collect();
+    assert_eq!(offered.len(), 7, "without the saturating point: {table}");
+    assert!(offered.is_sorted(), "{table}");
+    // The saturation throughput: 20% of it were offered.
+    let full = offered[0] / 0.2;
+    let p99: Vec<f64> = column(table, "p99").into_iter().map(number).collect();
+    assert!(p99[6] > 3.0 * p99[0], "an overloaded queue grows: {table}");
+    let delivered: Vec<f64> = column(table, "delivered").into_iter().map(number).collect();
+    assert!(delivered[0] > 85.0 && delivered[6] < 85.0, "{table}");
+    let findings = blocks(section, "finding");
+    let knee = findings.iter().find(|finding| finding["kind"] == "knee").unwrap();
+    let sentence = knee["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("P99 latency has its knee at "), "{knee}");
+    let at = knee["effect"]["value"].as_f64().unwrap() / full;
+    assert!((0.35..=1.3).contains(&at), "{at} of saturation: {knee}");
+}
