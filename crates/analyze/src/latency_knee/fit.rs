@@ -182,26 +182,37 @@ fn straight(stops: &[Stop], means: &[f64], lines: &Lines) -> f64 {
     let Some([a, b]) = least_squares(stops, means, |x| [1.0, x]) else { return 1.0 };
     let one = Lines { knee: f64::INFINITY, a, b, c: 0.0 };
     let runs: usize = stops.iter().map(|stop| stop.logarithms.len()).sum();
-    // The lines have two parameters more: the knee and the slope beyond it.
-    let freedom = runs as f64 - 4.0;
     let (of_one, of_two) = (one.squares(stops), lines.squares(stops));
+    // The lines have two parameters more: the knee and the slope beyond it. What they leave is noise and what the
+    // curve differs from them; of loads that were repeated, noise is known by itself.
+    let (repeats, noise) = differences(stops, means);
+    let (freedom, noise) = match repeats >= stops.len() as f64 {
+        true => (repeats, noise),
+        false => (runs as f64 - 4.0, of_two),
+    };
     if freedom < 1.0 {
         return 1.0;
     }
-    if of_two <= f64::EPSILON * of_one {
-        return if of_one > 0.0 { 0.0 } else { 1.0 };
+    if noise <= f64::EPSILON * of_one {
+        return if of_one > of_two { 0.0 } else { 1.0 };
     }
-    let ratio = ((of_one - of_two) / 2.0) / (of_two / freedom);
+    let ratio = ((of_one - of_two) / 2.0) / (noise / freedom);
     FisherSnedecor::new(2.0, freedom).map_or(1.0, |f| f.sf(ratio.max(0.0)))
 }
 
-/// Parametric bootstrap: how far repeats differ is taken from all loads together, as three runs of one tell little.
-fn spread(stops: &[Stop], means: &[f64]) -> Option<(f64, f64)> {
+/// Degrees of freedom of repeats, and the squares of what they differ from the mean of their load.
+fn differences(stops: &[Stop], means: &[f64]) -> (f64, f64) {
     let (mut squares, mut freedom) = (0.0, 0.0);
     for (stop, mean) in stops.iter().zip(means) {
         squares += stop.logarithms.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
         freedom += stop.logarithms.len() as f64 - 1.0;
     }
+    (freedom, squares)
+}
+
+/// Parametric bootstrap: how far repeats differ is taken from all loads together, as three runs of one tell little.
+fn spread(stops: &[Stop], means: &[f64]) -> Option<(f64, f64)> {
+    let (freedom, squares) = differences(stops, means);
     if freedom == 0.0 {
         return None;
     }

@@ -57,15 +57,15 @@ fn the_order_of_loads_and_their_unit_do_not_matter() {
 #[test]
 fn intervals_cover_the_knee() {
     let mut covered = 0;
-    for seed in 0..40 {
+    for seed in 0..8 {
         let points = noisy(&tenths(), 3, 0.1, seed, hockey_stick(0.62));
         let found = fit(&points, Scale::Linear).unwrap();
         let (low, high) = found.interval.unwrap();
         assert!(low <= found.knee && found.knee <= high && high - low < 0.15, "{found:?}");
         covered += usize::from(low <= 0.62 && 0.62 <= high);
     }
-    // 38 of 40 would be 95%.
-    assert!(covered >= 34, "{covered}");
+    // Of eight, 95% are between seven and eight.
+    assert!(covered >= 6, "{covered}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ proptest! {
     /// Whatever the knee, unless too little of the curve is on one side of it.
     #[test]
     fn a_known_knee_is_found(knee in 0.3f64..0.85, seed in 0u64..1000) {
-        let points = noisy(&tenths(), 3, 0.05, seed, hockey_stick(knee));
+        let points = noisy(&tenths(), 1, 0.05, seed, hockey_stick(knee));
         let found = fit(&points, Scale::Linear).unwrap();
         prop_assert!((found.knee - knee).abs() < 0.03, "{found:?}");
     }
@@ -174,9 +174,8 @@ fn measured(runs: Vec<Run>) -> Measurements {
 
 #[test]
 fn a_study_by_load_has_a_sentence_and_its_saturating_point_is_left_out() {
-    let found = conclusions(&measured(by_load(|percent| {
-        if percent > 60.0 { 5000.0 * (percent - 60.0) } else { 400.0 }
-    })));
+    let stick = |percent: f64| 400.0 * 10f64.powf((percent - 55.0).max(0.0) / 20.0);
+    let found = conclusions(&measured(by_load(stick)));
     assert_eq!(found.unanswered, []);
     let [finding] = &found.findings[..] else { panic!("{found:?}") };
     assert!(finding.sentence.starts_with("P99 latency has its knee at 5"), "{finding:?}");
@@ -184,7 +183,7 @@ fn a_study_by_load_has_a_sentence_and_its_saturating_point_is_left_out() {
     assert!(finding.evidence[0].starts_with("10.0 Mb/s: 400 us, 30.0 Mb/s: 400 us"), "{finding:?}");
     assert!(!finding.evidence[0].contains("1.00 s"), "not offered: {finding:?}");
     let knee = finding.effect.as_ref().unwrap();
-    assert!((45e6..70e6).contains(&knee.value), "{knee:?}");
+    assert!((52e6..58e6).contains(&knee.value), "{knee:?}");
 }
 
 #[test]
