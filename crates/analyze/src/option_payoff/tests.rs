@@ -7,12 +7,12 @@ use wirecost_model::warning::Entry;
 
 use super::*;
 use crate::fixtures;
-use crate::statistics::bootstrap::normal;
 
 const BASES: [(&str, &str); 3] = [("option", "base"), ("gro", "on"), ("tune.mtu", "1500")];
 const SIZES: [&str; 4] = ["64", "1k", "8k", "64k"];
 
-/// Each repeat is slower than the one before, which pairs have in common; and each run has an error of its own, of 0.2%.
+/// Each repeat is slower than the one before, which pairs have in common; and each run has an error of its own, which is 0 over
+/// three repeats.
 #[derive(Default)]
 struct Study {
     runs: Vec<Run>,
@@ -45,8 +45,8 @@ impl Study {
         let from = self.runs.len();
         for repeat in 1..=repeats {
             let slow = 1.0 + 0.1 * f64::from(repeat);
-            let seed = u64::from(100 * self.place + repeat);
-            let own = (0.002 * normal(&mut fastrand::Rng::with_seed(seed))).exp();
+            let times = if changed.is_empty() { 1.0 } else { 2.0 };
+            let own = (0.002 * times * (f64::from(repeat) - 2.0)).exp();
             let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
             run.status = Status::Ok;
             run.throughput = Some(fixtures::throughput(1e9 / own, 1 << 30));
@@ -165,7 +165,7 @@ fn what_is_switched_off_is_compared_with_the_base_where_it_is_on() {
     let mut study = Study::default();
     // Without segmentation by the device, all costs twice as much: with it, half.
     study.option(["1", "stream"], ("option", "tso off"), &[2.0, 2.0, 2.0, 2.0]);
-    study.option(["1", "stream"], ("gro", "off"), &[2.0, 2.0, 2.0, 2.5]);
+    study.option(["1", "stream"], ("gro", "off"), &[1.9, 1.9, 1.9, 2.5]);
     study.option(["1", "stream"], ("tune.mtu", "9000"), &[1.0, 1.0, 1.0, 0.8]);
     let measured = study.measured();
     let payoffs = payoffs(&measured);
@@ -180,7 +180,7 @@ fn what_is_switched_off_is_compared_with_the_base_where_it_is_on() {
     let best = without_intervals(&study.sentences("largest-saving")[0]);
     assert_eq!(
         best,
-        "The option that saves most cycles/KByte is tso at 64: 50%; gro at 1k: 50%; tso at 8k: 50%; gro at 64k: 60%."
+        "The option that saves most cycles/KByte is tso at 64: 50%; tso at 1k: 50%; tso at 8k: 50%; gro at 64k: 60%."
     );
 }
 
