@@ -323,12 +323,13 @@ fn check_causality(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) 
         .then_some(buffers as f64 * UNSEEN_BUFFERS);
     // Nor are those any sign of a fault that came twice.
     let duplicates: u64 = windows.iter().map(|window| duplicates(window.span.end)).sum();
+    let before = bytes_before(phase, windows);
     Direction::ALL
         .into_iter()
         .filter_map(|direction| {
             let series: Vec<Instant> = boundaries
                 .iter()
-                .map(|snapshots| total_at(direction, phase, windows, snapshots))
+                .map(|snapshots| total_at(direction, &before, windows, snapshots))
                 .collect();
             causality_of(direction, &series, most, duplicates as f64, windows)
         })
@@ -342,26 +343,26 @@ fn duplicates(snapshot: &Snapshot) -> u64 {
     counters.datagrams.duplicated.saturating_mul(largest)
 }
 
+/// What all hosts moved in earlier phases: counters begin with each phase, but what an earlier one sent may arrive in
+/// this one.
+fn bytes_before(phase: usize, windows: &[HostWindow<'_>]) -> Bytes {
+    let phases = windows.iter().flat_map(|window| &window.host.phases);
+    let earlier = phases.filter(|result| (result.phase as usize) < phase);
+    let ends = earlier.filter_map(|result| result.snapshot(Edge::PhaseEnd));
+    ends.fold(Bytes::default(), |sum, end| add(&sum, &end.counters.bytes))
+}
+
 fn total_at(
     direction: Direction,
-    phase: usize,
+    before: &Bytes,
     windows: &[HostWindow<'_>],
     snapshots: &[&Snapshot],
 ) -> Instant {
-    let mut bytes = Bytes::default();
+    let mut bytes = *before;
     let mut instants = Vec::new();
     for (window, snapshot) in windows.iter().zip(snapshots) {
         instants.push(instant(window.host, snapshot));
         bytes = add(&bytes, &snapshot.counters.bytes);
-        // Counters begin with each phase, but what an earlier phase sent may arrive in this one.
-        for earlier in &window.host.phases {
-            let end = earlier.snapshot(Edge::PhaseEnd);
-            if (earlier.phase as usize) < phase
-                && let Some(end) = end
-            {
-                bytes = add(&bytes, &end.counters.bytes);
-            }
-        }
     }
     let first = instants.iter().copied().fold(f64::INFINITY, f64::min);
     let last = instants.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -84,7 +84,8 @@ pub(crate) fn of_phase(
         hosts,
         times: dead
             .iter()
-            .map(|(from, to)| ((from - start) / second, (to - from) / second))
+            .map(|time| (time.0.max(start), within(time)))
+            .map(|(from, length)| ((from - start) / second, length / second))
             .collect(),
     })
 }

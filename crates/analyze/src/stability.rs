@@ -1,4 +1,4 @@
-//! Outages, dips and drift of a window: what a run of hours is made to find.
+//! Outages, dips and drift of a window: what a run of hours looks for.
 
 use wirecost_model::run::{Interval, Run};
 use wirecost_model::stability::{Dip, Drift, Outage, Stability};
@@ -8,10 +8,10 @@ use crate::statistics::{mann_kendall, theil_sen};
 
 /// Throughput below this share of the median interval's is a dip.
 const DIP: f64 = 0.5;
-/// Operations of the median interval from which on half of them is no chance: of a Poisson distribution with
-/// this mean, one interval in 100,000 has fewer than half.
-const OPERATIONS: u64 = 50;
-/// Parts whose means tell of drift, and intervals that are needed.
+/// Dips are judged only if the median interval has this many operations: of a Poisson distribution with
+/// this mean, one value in 80 million is less than half of it.
+const OPERATIONS: u64 = 100;
+/// Parts whose means are tested for drift; as many intervals are needed.
 const PARTS: usize = 24;
 /// Level of the test for drift.
 const LEVEL: f64 = 0.05;
@@ -40,14 +40,14 @@ pub(crate) fn of(intervals: &[Interval], outages: &[(f64, f64)], lost_intervals:
     }
 }
 
-/// Growth of the resident memory of the host that grew most over the window, bytes; `None` where no host tells.
+/// Growth of the resident memory of the host that grew most over the window, bytes; `None` if no host reports it.
 #[must_use]
 pub fn memory_growth(run: &Run) -> Option<u64> {
     let memory = run.hosts.iter().filter_map(|host| host.memory);
     memory.map(|memory| memory.end.saturating_sub(memory.start)).max()
 }
 
-/// What a run shows, as sentences; none of a run without a window of a given time.
+/// What a run shows, as sentences; none for a run without a measurement window.
 #[must_use]
 pub fn sentences(run: &Run) -> Vec<String> {
     let (Some(stability), Some(window)) = (&run.stability, &run.window) else { return Vec::new() };
@@ -65,18 +65,18 @@ pub fn sentences(run: &Run) -> Vec<String> {
             )
         }
         (None, reason) => {
-            format!("Dips cannot be told: {}.", reason.as_deref().unwrap_or("too little moved"))
+            format!("Dips were not judged: {}.", reason.as_deref().unwrap_or("too little moved"))
         }
     });
     sentences.push(match (&stability.drift, &stability.drift_reason) {
         (Some(drift), _) => drift_sentence(drift, window.seconds),
         (None, reason) => {
-            format!("Drift cannot be told: {}.", reason.as_deref().unwrap_or("too little moved"))
+            format!("Drift was not judged: {}.", reason.as_deref().unwrap_or("too little moved"))
         }
     });
     if stability.lost_intervals > 0 {
         sentences.push(format!(
-            "{} not recorded in time: a host had no CPU for it.",
+            "{} not recorded in time: a host got no CPU time for it.",
             match stability.lost_intervals {
                 1 => "One interval was".to_owned(),
                 number => format!("{} intervals were", count(number)),
@@ -84,8 +84,10 @@ pub fn sentences(run: &Run) -> Vec<String> {
         ));
     }
     if let Some(growth) = memory_growth(run) {
-        sentences
-            .push(format!("The memory of the hosts' processes grew by {} at most.", bytes(growth)));
+        sentences.push(format!(
+            "The resident memory of the hosts' processes grew by at most {}.",
+            bytes(growth)
+        ));
     }
     sentences
 }
@@ -93,11 +95,11 @@ pub fn sentences(run: &Run) -> Vec<String> {
 fn outages(stability: &Stability, window: f64, dead: Option<f64>) -> String {
     let longest = stability.outages.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let Some(longest) = longest else {
-        return format!("No outage in {}: traffic never stood still for a second.", span(window));
+        return format!("No outage in {}.", span(window));
     };
     let all = dead.unwrap_or_else(|| stability.outages.iter().map(|of| of.seconds).sum());
     format!(
-        "{} in {}: no byte moved for {} in all ({}% of the time), and for {} at the longest, {} after the beginning.",
+        "{} in {}: no byte moved for {} in total ({}% of the window); the longest lasted {} and began {} after the start.",
         counted(stability.outage_count, "outage", "outages"),
         span(window),
         span(all),
@@ -112,13 +114,19 @@ fn share(of: f64) -> String {
     if of < 1.0 { format!("{of:.3}") } else { percent(of) }
 }
 
+/// Whether the drift is more than chance.
+#[must_use]
+pub fn is_significant(drift: &Drift) -> bool {
+    let (low, high) = drift.interval;
+    drift.p_value < LEVEL && (low > 0.0 || high < 0.0)
+}
+
 fn drift_sentence(drift: &Drift, seconds: f64) -> String {
     let (low, high) = drift.interval;
     let signed = |of: f64| signed_percent(100.0 * of);
-    let seen = drift.p_value < LEVEL && (low > 0.0 || high < 0.0);
-    match seen {
+    match is_significant(drift) {
         true => format!(
-            "Throughput drifted by {} an hour ({} to {}), {} over the whole time.",
+            "Throughput drifted by {} per hour (95% interval {} to {}), {} over the whole window.",
             signed(drift.per_hour),
             signed(low),
             signed(high),
@@ -127,7 +135,7 @@ fn drift_sentence(drift: &Drift, seconds: f64) -> String {
         false => {
             let over = |of: f64| signed(of * seconds / SECONDS_PER_HOUR);
             format!(
-                "No drift could be seen: over the whole time, throughput changed by {} to {}.",
+                "No detectable drift: the 95% interval of the change over the whole window is {} to {}.",
                 over(low),
                 over(high)
             )
@@ -165,7 +173,7 @@ fn dips(intervals: &[Interval], rates: &[f64]) -> Result<Vec<bool>, String> {
     let length = median(intervals.iter().map(|interval| interval.seconds).collect());
     if operations < OPERATIONS as f64 {
         return Err(format!(
-            "the median interval has {operations:.0} operations, and dips need {OPERATIONS}: use a longer --interval"
+            "the median interval has {operations:.0} operations, and dips need at least {OPERATIONS}: use a longer --interval"
         ));
     }
     // The last one may be short.
@@ -201,7 +209,7 @@ fn joined(intervals: &[Interval], rates: &[f64], in_dip: &[bool]) -> Vec<Dip> {
 fn drift(intervals: &[Interval], rates: &[f64], in_dip: &[bool]) -> Result<Drift, String> {
     if intervals.len() < PARTS {
         return Err(format!(
-            "the window has {} intervals, and drift needs {PARTS}",
+            "the window has {} intervals, and drift needs at least {PARTS}",
             intervals.len()
         ));
     }
@@ -347,11 +355,11 @@ mod tests {
         assert_eq!(
             sentences(&run),
             [
-                "2 outages in 8.00 h: no byte moved for 75.2 s in all (0.261% of the time), and for 60.1 s at the \
-                 longest, 2.00 h after the beginning.",
+                "2 outages in 8.00 h: no byte moved for 75.2 s in total (0.261% of the window); the longest lasted 60.1 s \
+                 and began 2.00 h after the start.",
                 "No dip: no interval had less than half of the median interval's throughput.",
-                "Throughput drifted by -1.0% an hour (-1.0% to -1.0%), -8.3% over the whole time.",
-                "One interval was not recorded in time: a host had no CPU for it.",
+                "Throughput drifted by -1.0% per hour (95% interval -1.0% to -1.0%), -8.3% over the whole window.",
+                "One interval was not recorded in time: a host got no CPU time for it.",
             ]
         );
     }

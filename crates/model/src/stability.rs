@@ -32,7 +32,7 @@ impl Stability {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outage {
-    /// Seconds since the window began; negative if it began before.
+    /// Seconds since the window began; 0 if it began before.
     pub start: f64,
     pub seconds: f64,
 }

@@ -13,9 +13,9 @@ pub const LOADS: usize = 5;
 /// Places that are tried.
 const PLACES: usize = 200;
 /// A straight line that fits as well is rejected at this level.
-/// Searching the place makes the test milder than it says, so this is not 5%.
+/// As the position is searched, the test rejects more often than its level, so this is not 5%.
 const LEVEL: f64 = 0.01;
-/// What the highest load must have, relative to the knee.
+/// p99 at the highest load must be at least this, relative to that at the knee.
 const RISE: f64 = 1.5;
 
 /// A knee of a curve.
@@ -37,17 +37,19 @@ pub enum NoKnee {
     #[error("a knee needs at least {LOADS} loads with a latency above 0")]
     TooFewLoads,
     /// One line is as good.
-    #[error("one straight line through the logarithm of latency fits as well (p = {0:.2})")]
+    #[error(
+        "two lines do not fit the logarithm of latency significantly better than one (F test, p = {0:.2})"
+    )]
     Straight(f64),
     /// It bends down.
-    #[error("latency grows no faster beyond any load")]
+    #[error("there is no load beyond which latency grows faster")]
     Slows,
     /// It bends by too little to matter.
-    #[error("at the highest load, p99 is only {0:.2}x that of the best place for a knee")]
+    #[error("p99 at the highest load is only {0:.2}x that at the best candidate for a knee")]
     Flat(f64),
 }
 
-/// How places on the axis are measured.
+/// Scale of the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Linear,
@@ -210,7 +212,7 @@ fn differences(stops: &[Stop], means: &[f64]) -> (f64, f64) {
     (freedom, squares)
 }
 
-/// Parametric bootstrap: how far repeats differ is taken from all loads together, as three runs of one tell little.
+/// Parametric bootstrap: the variance of repeats is pooled over all loads, as three runs say little about it.
 fn spread(stops: &[Stop], means: &[f64]) -> Option<(f64, f64)> {
     let (freedom, squares) = differences(stops, means);
     if freedom == 0.0 {

@@ -15,7 +15,7 @@ use crate::udp_scaling::{effect, figure, mean};
 
 pub use fit::{Fit, LOADS, NoKnee, Scale, fit};
 
-/// The axes that are a load, the first of which a study has is taken.
+/// Axes that are a load: the first of these that a study has is used.
 const AXES: [&str; 3] = [LOAD, "rate", "connections"];
 
 /// The metric of the curve.

@@ -1,4 +1,4 @@
-//! The size from which on an option pays: where the ratio of the cost with it to the cost without it is 1.
+//! The size above (or below) which an option pays off: where the ratio of the cost with it to the cost without it is 1.
 //!
 //! Between two sizes the logarithm of the ratio is interpolated along the logarithm of the size. The interval comes from
 //! a parametric bootstrap: each draw has a plausible ratio at every size, and crosses somewhere.
@@ -11,7 +11,7 @@ use crate::statistics::moderated::Effect;
 pub enum Verdict {
     Saves,
     Costs,
-    /// No difference could be seen.
+    /// No significant difference.
     Unclear,
 }
 
@@ -26,14 +26,14 @@ pub struct At {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum BreakEven {
-    /// The option saves at every size.
+    /// The option saves at the smallest and the largest size, and costs at none.
     BelowSmallest,
-    /// The option costs at every size.
+    /// The option costs at the smallest and the largest size, and saves at none.
     AboveLargest,
     At(Crossing),
     /// Pairs of sizes between which it changes whether the option saves, in bytes.
     SeveralTimes(Vec<(f64, f64)>),
-    /// No difference could be seen at the smallest or the largest size, or at any.
+    /// No significant difference at the smallest or the largest size, or at any.
     NotResolved,
 }
 

@@ -1,4 +1,4 @@
-//! What an option saves, and from which size on.
+//! What an option saves, and above which size.
 
 use wirecost_model::document::Finding;
 use wirecost_model::study::Value;
@@ -42,7 +42,7 @@ fn answer(payoff: &Payoff<'_>, told: &Told<'_>) -> Finding {
     parts.extend(told.more(more).map(|more| format!("costs {more}")));
     let mut text = format!("{} {}", curve.option, parts.join(", and "));
     if let Some(unclear) = told.unclear() {
-        text += &format!("; no difference could be seen{unclear}");
+        text += &format!("; no detectable difference{unclear}");
     }
     if curve.sizes.len() > 1 {
         text += &format!("; {}", break_even(&payoff.break_even()));
@@ -54,12 +54,11 @@ fn answer(payoff: &Payoff<'_>, told: &Told<'_>) -> Finding {
 }
 
 fn none(common: &[Value], unclear: &[(&Payoff<'_>, Told<'_>)]) -> Finding {
-    let each = unclear.iter().enumerate().map(|(place, (payoff, told))| {
-        let it_is = if place == 0 { "it is " } else { "" };
-        format!("{} ({it_is}below {})", payoff.curve.option, told.bound())
-    });
+    let each = unclear
+        .iter()
+        .map(|(payoff, told)| format!("{} (below {})", payoff.curve.option, told.bound()));
     let each: Vec<String> = each.collect();
-    let text = format!("no difference in cycles/KByte could be seen with {}", list(&each));
+    let text = format!("no detectable difference in cycles/KByte with {}", list(&each));
     let own = unclear.iter().flat_map(|(payoff, _)| {
         let option = &payoff.curve.option;
         evidence(payoff).into_iter().map(move |text| format!("{option}: {text}"))
@@ -91,7 +90,7 @@ fn break_even(of: &BreakEven) -> String {
                 format!("between {} and {}", words::bytes(*low), words::bytes(*high))
             });
             let each: Vec<String> = each.collect();
-            format!("it crosses break-even more than once: {}", list(&each))
+            format!("the ratio crosses break-even more than once: {}", list(&each))
         }
     }
 }
@@ -101,7 +100,7 @@ fn evidence(payoff: &Payoff<'_>) -> Vec<String> {
     let mut evidence = Vec::new();
     let copied = payoff.curve.sizes.iter().filter_map(|at| {
         let share = mean(at.on, |run| figure(run, "zerocopy.copied")).ok()?;
-        Some(format!("{:.0}% at {}", share.mean, at.label))
+        Some(format!("{:.0}%{}", share.mean, words::at(at.label)))
     });
     let copied: Vec<String> = copied.collect();
     if !copied.is_empty() {

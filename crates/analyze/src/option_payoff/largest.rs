@@ -37,17 +37,19 @@ fn answer(common: &[Value], group: &[&Payoff<'_>]) -> Option<wirecost_model::doc
         let saving = known.iter().filter(|(_, of)| of.verdict() == Verdict::Saves);
         let best = saving.min_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio));
         match best {
-            Some((option, of)) => parts.push(format!("{option} at {label}: {}", change(of))),
+            Some((option, of)) => {
+                parts.push(format!("{option}{}: {}", words::at(label), change(of)))
+            }
             None => none.push(label.to_owned()),
         }
     }
     let mut text = match (parts.is_empty(), none.is_empty()) {
         (true, true) => return None,
-        (true, false) => "no option saves cycles/KByte that could be seen at any size".to_owned(),
+        (true, false) => "no option has a detectable saving in cycles/KByte at any size".to_owned(),
         (false, _) => format!("the option that saves most cycles/KByte is {}", parts.join("; ")),
     };
     if !parts.is_empty() && !none.is_empty() {
-        text += &format!("; at {}, no option saves what could be seen", list(&none));
+        text += &format!("; at {}, no option has a detectable saving", list(&none));
     }
     let finding = words::finding(&group[0].curve, Figure::Cost, words::sentence(common, &text));
     Some(wirecost_model::document::Finding { axis: None, ..finding })

@@ -29,15 +29,13 @@ fn of(common: &[Value], group: &[&Payoff<'_>]) -> Vec<Answer> {
         }
     }
     if let Some((first, ..)) = unclear.first() {
-        let each = unclear.iter().enumerate().map(|(place, (payoff, p50, p99))| {
-            let each = if place == 0 { "each below" } else { "below" };
-            format!("{} ({each} {} and {})", payoff.curve.option, p50.bound(), p99.bound())
+        let each = unclear.iter().map(|(payoff, p50, p99)| {
+            let option = &payoff.curve.option;
+            format!("{option} (p50 below {}, p99 below {})", p50.bound(), p99.bound())
         });
         let each: Vec<String> = each.collect();
-        let text = format!(
-            "no difference in p50 and p99 of round trips could be seen with {}",
-            list(&each)
-        );
+        let text =
+            format!("no detectable difference in p50 and p99 of round trips with {}", list(&each));
         let sentence = words::sentence(common, &text);
         answers.push(Ok(Some(words::finding(&first.curve, Figure::P99, sentence))));
     }
@@ -54,7 +52,7 @@ fn answer(payoff: &Payoff<'_>, p50: &Told<'_>, p99: &Told<'_>) -> Finding {
     }
     let mut text = format!("{}, in round trips, {}", payoff.curve.option, changes.join(", and "));
     if !unclear.is_empty() {
-        text += &format!("; no difference could be seen {}", unclear.join(", and "));
+        text += &format!("; no detectable difference {}", unclear.join(", and "));
     }
     let figure = if p99.is_unclear() { Figure::P50 } else { Figure::P99 };
     let sentence = words::sentence(&payoff.curve.common, &text);

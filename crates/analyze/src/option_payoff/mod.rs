@@ -1,8 +1,8 @@
 //! What a study shows that switches options on and off, each alone, by size and connections: what each saves in cycles/KByte,
-//! from which size on, and what it costs in latency.
+//! above which size, and what it costs in latency.
 //!
-//! The ratio of a figure with an option to that without it is paired: both runs of a repeat follow each other. How much
-//! pairs differ is learned from all pairs of a figure. Which differences could be seen is corrected for their number.
+//! The ratio of a figure with an option to that without it is paired: both runs of a repeat follow each other. The
+//! variance is shrunk towards that of all pairs of a figure and kind of traffic; p-values are corrected for their number.
 
 pub mod break_even;
 mod cost;
@@ -27,7 +27,7 @@ pub use design::{AtSize, Curve, curves};
 pub const SIZE: &str = "size";
 /// The axis of options, the first value of which is the base. Each further axis is an option too.
 pub const OPTION: &str = "option";
-/// Axes with all of whose values every option is tried; all others switch options.
+/// Axes that are combined with every option; all others are options.
 pub const ACROSS: [&str; 4] = ["transport", "connections", "traffic", SIZE];
 
 const LEVEL: f64 = 0.05;
@@ -63,7 +63,7 @@ pub struct Comparison {
     pub ratio: f64,
     /// `None` where there is one pair.
     pub effect: Option<Effect>,
-    /// Of a ratio of 1, corrected for all pairs of the study that compare this figure.
+    /// Of a ratio of 1, corrected for all pairs of the study with this figure and kind of traffic.
     pub p_value: Option<f64>,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn change(of: &Comparison) -> String {
     format!("{}{}", percent(of.ratio - 1.0), interval.unwrap_or_default())
 }
 
-/// The largest difference that there may be where none could be seen.
+/// The upper bound of a difference that is not significant.
 fn bound(of: &Comparison) -> Option<f64> {
     of.interval().map(|(low, high)| (1.0 - low).max(high - 1.0))
 }
@@ -74,7 +74,7 @@ impl<'a> Told<'a> {
                 }
             };
             let Some(bound) = bound(comparison) else {
-                "each point was run once; add --repeat 3".clone_into(&mut reason);
+                "fewer than two valid pairs of runs; add --repeat 3".clone_into(&mut reason);
                 continue;
             };
             any = true;
@@ -91,7 +91,7 @@ impl<'a> Told<'a> {
         if any { Ok(told) } else { Err(why) }
     }
 
-    /// Whether no difference could be seen at any size.
+    /// Whether there is no detectable difference at any size.
     pub(super) fn is_unclear(&self) -> bool {
         self.less.is_empty() && self.more.is_empty()
     }
@@ -106,7 +106,7 @@ impl<'a> Told<'a> {
         at_sizes(&self.more, of)
     }
 
-    /// ` at 64 and 1k (it is below 3.2%)`; nothing where a difference was seen at each size.
+    /// ` at 64 and 1k (below 3.2%)`; nothing where there is a difference at each size.
     pub(super) fn unclear(&self) -> Option<String> {
         let last = self.unclear.last()?;
         let sizes: Vec<String> = self.unclear.iter().map(|label| (*label).to_owned()).collect();
@@ -115,10 +115,10 @@ impl<'a> Told<'a> {
             (true, _) => " at any size".to_owned(),
             (false, _) => format!(" at {}", list(&sizes)),
         };
-        Some(format!("{at} (it is below {})", self.bound()))
+        Some(format!("{at} (below {})", self.bound()))
     }
 
-    /// What a difference that could not be seen is below.
+    /// The upper bound of a difference that is not significant, as text.
     pub(super) fn bound(&self) -> String {
         match self.bound {
             bound if bound < 1.0 => percent(bound),
@@ -128,11 +128,15 @@ impl<'a> Told<'a> {
     }
 }
 
+/// ` at 64k`; nothing where a study has no sizes.
+pub(super) fn at(size: &str) -> String {
+    if size.is_empty() { String::new() } else { format!(" at {size}") }
+}
+
 fn at_sizes(changes: &[(&str, String)], of: &str) -> Option<String> {
     let each = changes.iter().enumerate().map(|(place, (size, change))| {
         let of = if place == 0 { of } else { "" };
-        let at = if size.is_empty() { String::new() } else { format!(" at {size}") };
-        format!("{change}{of}{at}")
+        format!("{change}{of}{}", at(size))
     });
     let each: Vec<String> = each.collect();
     (!each.is_empty()).then(|| list(&each))
@@ -169,7 +173,7 @@ pub(super) fn finding(curve: &Curve<'_>, figure: Figure, sentence: String) -> Fi
     }
 }
 
-/// Adds the strongest effect of a curve, if one could be seen.
+/// Adds the largest significant effect of a curve, if there is one.
 pub(super) fn with_effect(finding: Finding, payoff: &Payoff<'_>, figure: Figure) -> Finding {
     let sizes = payoff.curve.sizes.iter().zip(payoff.of(figure));
     let known = sizes.filter_map(|(size, of)| Some((size.label, of.as_ref().ok()?)));

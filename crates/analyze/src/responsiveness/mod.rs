@@ -132,7 +132,7 @@ impl<'a> Group<'a> {
 }
 
 impl LoadedPoint<'_> {
-    /// `load up`, with the number of streams where several points have such a load.
+    /// `upload`, with the number of streams where several points have such a load.
     fn name(&self, group: &Group<'_>) -> String {
         match group.points.iter().filter(|of| of.load == self.load).count() {
             0 | 1 => self.load.name().to_owned(),
@@ -177,7 +177,7 @@ fn latencies(group: &Group<'_>) -> Vec<Answer> {
     group.loaded().map(|loaded| latency(group, loaded)).collect()
 }
 
-/// `Under load up, p50 of the round trip grew from 20.4 ms to 212 ms: grade D (200 to 400 ms).`
+/// `During upload, p50 of the round trip grew by 212 ms, from 20.4 ms to 232 ms: grade D (200 to 400 ms).`
 fn latency(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     let increase = group.increase(loaded.point)?;
     let idle = group.idle().ok_or("there is no run of the idle path")?;
@@ -189,8 +189,9 @@ fn latency(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
         false => "fell",
     };
     let text = format!(
-        "under {}, p50 of the round trip {change} from {} to {}: grade {} ({})",
+        "during {}, p50 of the round trip {change} by {}, from {} to {}: grade {} ({})",
         loaded.name(group),
+        time(increase.mean.abs()),
         time(before.mean),
         time(after.mean),
         grade.name,
@@ -230,7 +231,7 @@ fn path(group: &Group<'_>) -> Vec<Answer> {
         let average = (up.mean + down.mean) / 2.0;
         let grade = Grade::of(average);
         let text = format!(
-            "bufferbloat grade {} ({}): load up adds {} and load down {}, {} on average",
+            "bufferbloat grade {} ({}): upload adds {} and download {}, {} on average",
             grade.name,
             grade.range(),
             time(up.mean),
@@ -250,7 +251,7 @@ fn rpms(group: &Group<'_>) -> Vec<Answer> {
     group.loaded().map(|loaded| rpm(group, loaded)).collect()
 }
 
-/// `RPM under load in both directions is 280 (250 to 310), not HTTP/2.`
+/// `RPM (not HTTP/2) during upload and download is 280 (250 to 310).`
 fn rpm(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     let part = |of: fn(&Responsiveness) -> Option<f64>| {
         mean(loaded.point, |run| of(&responsiveness(run)?).ok_or_else(|| "not used".to_owned()))
@@ -258,7 +259,7 @@ fn rpm(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     let rpm = mean(loaded.point, |run| Ok(responsiveness(run)?.rpm()))?;
     let count = |value: f64| format!("{value:.0}");
     let text = format!(
-        "RPM under {} is {}{}, not HTTP/2",
+        "RPM (not HTTP/2) during {} is {}{}",
         loaded.name(group),
         count(rpm.mean),
         range(rpm.interval.map(|(low, high)| (low.max(0.0), high)), count)
@@ -269,7 +270,7 @@ fn rpm(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     }
     evidence.push(format!("request {}", time(part(|of| Some(of.request))?.mean)));
     let own = part(|of| Some(of.own))?;
-    evidence.push(format!("smoothed RTT of the load's connections {}", time(own.mean)));
+    evidence.push(format!("smoothed RTT of the streams {}", time(own.mean)));
     Ok(Some(Finding {
         effect: effect("rpm", Unit::Count, rpm.mean, rpm.interval),
         evidence,

@@ -27,9 +27,9 @@ impl Load {
     pub fn name(self) -> &'static str {
         match self {
             Load::Idle => "no load",
-            Load::Up => "load up",
-            Load::Down => "load down",
-            Load::Both => "load in both directions",
+            Load::Up => "upload",
+            Load::Down => "download",
+            Load::Both => "upload and download",
         }
     }
 
@@ -44,7 +44,7 @@ impl Load {
     }
 }
 
-/// Times of probes, microseconds: each is the mean of the 95% that are shortest.
+/// Times of probes, microseconds: each is the mean of the shortest 95%.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Responsiveness {
     /// TCP handshakes of new connections.
@@ -120,7 +120,7 @@ pub fn responsiveness(run: &Run) -> Result<Responsiveness, String> {
 /// Of the connections of the load, as the ends that send know it.
 fn own(run: &Run, load: Load) -> Result<f64, String> {
     if load == Load::Idle {
-        return Err("RPM is that of a loaded path".to_owned());
+        return Err("RPM needs a loaded path".to_owned());
     }
     let groups = run.group_rtts.as_deref().unwrap_or_default();
     let (mut sum, mut samples) = (0.0, 0.0);
@@ -129,7 +129,7 @@ fn own(run: &Run, load: Load) -> Result<f64, String> {
             continue;
         }
         let of = groups.iter().find(|of| of.group == group && of.side == side);
-        let of = of.ok_or_else(|| format!("no TCP connection of the load {way} was sampled"))?;
+        let of = of.ok_or_else(|| format!("no TCP connection of the streams {way} was sampled"))?;
         let count = of.rtt_us.count as f64;
         sum += count * trimmed(&of.rtt_us)?;
         samples += count;

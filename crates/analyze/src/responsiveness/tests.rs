@@ -129,23 +129,23 @@ fn each_load_has_its_growth_and_its_grade() {
     assert_eq!(
         sentences(&measured, "latency-under-load"),
         [
-            "Under load up, p50 of the round trip grew from 20.0 ms to 100 ms: grade C (60 to 200 ms).",
-            "Under load down, p50 of the round trip grew from 20.0 ms to 60.0 ms: grade B (30 to 60 ms).",
-            "Under load in both directions, p50 of the round trip grew from 20.0 ms to 232 ms: grade D (200 to 400 ms).",
+            "During upload, p50 of the round trip grew by 80.0 ms, from 20.0 ms to 100 ms: grade C (60 to 200 ms).",
+            "During download, p50 of the round trip grew by 40.0 ms, from 20.0 ms to 60.0 ms: grade B (30 to 60 ms).",
+            "During upload and download, p50 of the round trip grew by 212 ms, from 20.0 ms to 232 ms: grade D (200 to 400 ms).",
         ]
     );
     assert_eq!(
         sentences(&measured, "bufferbloat"),
         [
-            "Bufferbloat grade C (60 to 200 ms): load up adds 80.0 ms and load down 40.0 ms, 60.0 ms on average."
+            "Bufferbloat grade C (60 to 200 ms): upload adds 80.0 ms and download 40.0 ms, 60.0 ms on average."
         ]
     );
     assert_eq!(
         sentences(&measured, "rpm"),
         [
-            "RPM under load up is 600, not HTTP/2.",
-            "RPM under load down is 1000, not HTTP/2.",
-            "RPM under load in both directions is 259, not HTTP/2.",
+            "RPM (not HTTP/2) during upload is 600.",
+            "RPM (not HTTP/2) during download is 1000.",
+            "RPM (not HTTP/2) during upload and download is 259.",
         ]
     );
     let found = conclusions(&measured);
@@ -166,7 +166,7 @@ fn repeats_give_intervals() {
     assert!((low / 1e3 - (180.0 - 24.84)).abs() < 0.01 && (high / 1e3 - 204.84).abs() < 0.01);
     let rpm = &sentences(&measured, "rpm")[0];
     assert!(
-        rpm.starts_with("RPM under load up is 301 (") && rpm.ends_with("), not HTTP/2."),
+        rpm.starts_with("RPM (not HTTP/2) during upload is 301 (") && rpm.ends_with(")."),
         "{rpm}"
     );
 }
@@ -198,8 +198,8 @@ fn what_is_missing_is_told() {
     let mut unsampled = run(20.0, Load::Both);
     unsampled.group_rtts.as_mut().unwrap().pop();
     let reason = responsiveness(&unsampled).unwrap_err();
-    assert_eq!(reason, "no TCP connection of the load down was sampled");
-    assert_eq!(responsiveness(&run(20.0, Load::Idle)).unwrap_err(), "RPM is that of a loaded path");
+    assert_eq!(reason, "no TCP connection of the streams down was sampled");
+    assert_eq!(responsiveness(&run(20.0, Load::Idle)).unwrap_err(), "RPM needs a loaded path");
     let mut none = run(20.0, Load::Up);
     none.flowops[3].latency_us = None;
     assert_eq!(request(&none).unwrap_err(), "no request was completed in the window");
@@ -222,8 +222,8 @@ fn numbers_of_streams_are_told_where_several_points_have_such_a_load() {
     assert_eq!(
         sentences(&measured, "rpm"),
         [
-            "RPM under load up (1 up) is 1500, not HTTP/2.",
-            "RPM under load up (8 up) is 667, not HTTP/2."
+            "RPM (not HTTP/2) during upload (1 up) is 1500.",
+            "RPM (not HTTP/2) during upload (8 up) is 667."
         ]
     );
     assert_eq!(sentences(&measured, "bufferbloat"), [""; 0]);

@@ -62,7 +62,8 @@ fn a_run_over_tls_has_both_handshakes_and_a_column_of_rpm() {
     assert!(column(latencies, "grade")[0]["missing"].as_str().unwrap().contains("idle path"));
     let part = |title: &str| number(column(parts, title)[0]) / 1e3;
     let (tcp, tls, request) = (part("TCP handshake"), part("TLS handshake"), part("request"));
-    let expected = (60_000.0 / ((tcp + tls + request) / 3.0) + 60_000.0 / part("load's RTT")) / 2.0;
+    let expected =
+        (60_000.0 / ((tcp + tls + request) / 3.0) + 60_000.0 / part("RTT of streams")) / 2.0;
     let rpm = number(column(parts, "RPM (not HTTP/2)")[0]);
     assert!((rpm / expected - 1.0).abs() < 1e-3, "{rpm} {expected}");
 }

@@ -104,7 +104,8 @@ fn requests_need_not_wait(engine: &str) {
         let unread = counted("lost");
         assert_eq!(counted("received"), 4000.0 - unread, "{sockets}");
         assert!(unread == 0.0 || sockets == "shared", "{sockets}: {unread} unread");
-        assert!(unread < 16.0, "{sockets}: {unread} unread");
+        // 5 strands have 16 each under way.
+        assert!(unread < 80.0, "{sockets}: {unread} unread");
         let late = counted("late") + unread;
         assert!(late == 0.0 || sockets == "shared", "{sockets}: {late} late");
         let transactions = document.number("/transactions/count");

@@ -94,13 +94,13 @@ fn text(curve: &Curve<'_>) -> String {
         Scale::Logarithmic => format!("the logarithm of {}", curve.axis),
     };
     let method = format!(
-        "knee: where two straight lines meet that fit the logarithm of p99 over {scale} best, if they fit better than one \
-         (F test, 1%) and the highest load has at least 1.5x the p99 of the knee."
+        "knee: where the two straight lines that best fit the logarithm of p99 over {scale} meet, if they fit better than one \
+         (F test, p below 0.01) and p99 at the highest load is at least 1.5x that at the knee."
     );
     match curve.axis {
         LOAD => format!(
             "{method} Latency counts from the intended start. Where less than the offered load is delivered, latency grows \
-             for as long as the run lasts. Runs as fast as possible (max) are not part of the curve."
+             throughout the run. Points at the load max are not part of the curve."
         ),
         _ => method,
     }

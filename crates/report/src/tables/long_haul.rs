@@ -11,7 +11,7 @@ use wirecost_model::units::span;
 
 use super::Table;
 
-/// Outages and dips that a table lists of a run: the longest.
+/// Maximum number of outages and dips in the table of a run: the longest.
 const LISTED: usize = 20;
 /// Parts of a run that its chart draws, each with its lowest and highest interval.
 const PARTS: usize = 200;
@@ -46,10 +46,10 @@ impl Table for LongHaul {
             }
         }
         section.text(
-            "outage: no byte moved for a second or more though operations were under way; longest and total are theirs. dip: \
-             intervals with less than half of the median interval's throughput. drift: change over the whole time relative \
-             to the mean, without dips. lost: intervals that a host could not record in time. memory: growth of the \
-             resident memory of the host's process over the window.",
+            "outage: no byte moved for a second or more although operations were under way; longest and total: lengths of outages. dip: \
+             intervals with less than half of the median interval's throughput. drift: change over the whole window relative \
+             to the mean, without dips, significant or not. lost: intervals that a host did not record in time. memory: growth of the \
+             resident memory over the window, of the host process that grew most.",
         );
         section
     }
@@ -83,7 +83,7 @@ fn figures(runs: &[(String, &Run)]) -> Rows {
         Column::number("lost"),
         Column::number("memory"),
     ]);
-    const OLDER: &str = "the record was made before this was measured";
+    const OLDER: &str = "the record is of an older version, which did not measure it";
     for (name, run) in runs {
         let of = run.stability.as_ref();
         let length = run.window.as_ref().map(|window| window.seconds);
@@ -138,8 +138,8 @@ fn events(name: &str, run: &Run) -> Option<Rows> {
     events.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut table = Rows::new([
         Column::text("time (UTC)"),
-        Column::number("after"),
-        Column::text("what"),
+        Column::number("since start"),
+        Column::text("event"),
         Column::number("length"),
         Column::number("throughput"),
     ]);
@@ -154,7 +154,7 @@ fn events(name: &str, run: &Run) -> Option<Rows> {
         table.row(vec![
             Cell::or_missing(
                 wall_clock(run, start),
-                "the record was made before this was kept",
+                "the record is of an older version, which did not save it",
                 Cell::text,
             ),
             length_of(start.max(0.0)),

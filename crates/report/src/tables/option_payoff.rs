@@ -38,7 +38,7 @@ fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("What options save");
     let payoffs = payoffs(measured);
     if payoffs.is_empty() {
-        section.text("There is no pair of points yet that differ in one option.");
+        section.text("There are no two points yet that differ in exactly one option.");
         return section;
     }
     let conclusions = option_payoff::conclusions(measured);
@@ -57,9 +57,9 @@ fn build(measured: &Measurements) -> Section {
         section.table(table(common, &group));
     }
     section.text(
-        "off, on: without and with the option, and nothing else changed. on/off: the ratio of paired runs, which follow each \
-         other, with its 95% interval; below 1, the option saves. A sentence calls a difference seen if its adjusted p is \
-         below 0.05. break-even: where cycles/KByte with and without the option are equal, interpolated on the logarithm of \
+        "off, on: without and with the option, all else equal. on/off: the ratio of paired runs, which follow each \
+         other, with its 95% interval; below 1, the option lowers the figure. A sentence reports a difference if its adjusted p is \
+         below 0.05. break-even: where cycles/KByte with and without the option are equal, interpolated over the logarithm of \
          the size.",
     );
     if let Some(note) = whose::note(measured) {

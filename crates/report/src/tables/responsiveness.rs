@@ -73,15 +73,15 @@ fn build(measured: &Measurements) -> Section {
     let grades: Vec<String> =
         GRADES.iter().map(|grade| format!("{} {}", grade.name, grade.range())).collect();
     section.text(format!(
-        "p50 to p99: round trips of small requests on connections of their own. vs idle: increase of p50. Grades are those of \
-         dslreports.com for such an increase: {}.",
+        "p50 to p99: round trips of small requests on their own connections. vs idle: increase of p50. Grades: thresholds of \
+         dslreports.com for this increase: {}.",
         grades.join(", ")
     ));
     section.text(
-        "RPM: round trips per minute as in draft-ietf-ippm-responsiveness-09, but over TCP, TLS and requests of wirecost, not \
-         HTTP/2, and with a fixed number of streams. Its parts are means of the 95% that are shortest: TCP and TLS \
-         handshakes, requests on new connections, and, in place of requests among the data, the smoothed RTT that the \
-         kernel knows of the connections of the load.",
+        "RPM: round trips per minute as in draft-ietf-ippm-responsiveness-09, but with wirecost's requests over TCP or TLS, not \
+         HTTP/2, and with a fixed number of streams. Its parts are means of the shortest 95%: TCP and TLS \
+         handshakes, requests on new connections, and, in place of requests on the loaded connections, the kernel's \
+         smoothed RTT of the streams.",
     );
     for (question, reasons) in conclusions.unanswered {
         section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
@@ -144,7 +144,7 @@ fn parts(group: &Group<'_>) -> DocumentTable {
         }));
     }
     columns.push(column("request", Unit::Microseconds, |of| Ok(of.request)));
-    columns.push(column("load's RTT", Unit::Microseconds, |of| Ok(of.own)));
+    columns.push(column("RTT of streams", Unit::Microseconds, |of| Ok(of.own)));
     columns.push(column("RPM (not HTTP/2)", Unit::Count, |of| Ok(of.rpm().round())));
     let loaded: Vec<&LoadedPoint<'_>> =
         group.points.iter().filter(|of| of.load != Load::Idle).collect();

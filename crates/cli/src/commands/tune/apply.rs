@@ -13,15 +13,17 @@ use crate::commands::run::HostOptions;
 use crate::terminal;
 
 /// # Errors
-/// Nothing would be there to keep, or it is of other machines.
+/// The lab ends with the search, or the search runs on other machines.
 pub(super) fn check(hosts: &HostOptions) -> Result<(), Failure> {
     if !hosts.hosts.is_empty() || hosts.vm.is_some() {
-        return Err(Failure::usage("--apply changes only this machine, and the hosts are others")
-            .help("leave it out, and run the commands of the report on the hosts"));
+        return Err(Failure::usage(
+            "--apply changes only this machine, but the search runs on other hosts",
+        )
+        .help("leave it out, and run the commands of the report on the hosts"));
     }
     if hosts.lab.as_deref() == Some("") {
-        return Err(Failure::usage("--apply: the lab of this search ends with it")
-            .help("use a lab that stays: wirecost lab up --name NAME, and --lab=NAME"));
+        return Err(Failure::usage("--apply: the temporary lab of this search ends with it")
+            .help("use a named lab: wirecost lab up --name NAME, and --lab=NAME"));
     }
     Ok(())
 }
@@ -32,7 +34,7 @@ struct Here {
     target: Target,
 }
 
-/// Sets the tunables, and says what was set; those that are set already are set back if one is refused.
+/// Sets the tunables, and says what was set; those already set are restored if one is refused.
 ///
 /// # Errors
 /// A host refuses one.
@@ -43,7 +45,7 @@ pub(super) fn apply(
 ) -> Result<(), Failure> {
     let changed = keep::tunables(definition, levels);
     if changed.is_empty() {
-        terminal::warn("--apply: no tunable is to be changed.");
+        terminal::warn("--apply: the recommended setting changes no tunable.");
         return Ok(());
     }
     let mut undo: Vec<(Setting, Target, String)> = Vec::new();
@@ -54,7 +56,7 @@ pub(super) fn apply(
                 for (setting, target, saved) in undo.iter().rev() {
                     if let Err(error) = setting.tunable().put_back(target, saved) {
                         message =
-                            format!("{message}; {} was not set back: {error}", setting.name());
+                            format!("{message}; {} was not restored: {error}", setting.name());
                     }
                 }
                 return Err(Failure::new(Status::Peer, message)
@@ -63,7 +65,9 @@ pub(super) fn apply(
         }
     }
     if undo.is_empty() {
-        terminal::warn("--apply: the setting names no host of this place, and nothing was set.");
+        terminal::warn(
+            "--apply: none of the hosts has a name that the setting uses; nothing was changed.",
+        );
         return Ok(());
     }
     let mut names = Vec::new();
@@ -77,7 +81,7 @@ pub(super) fn apply(
         }
     }
     let until =
-        if hosts.lab.is_some() { "as long as the lab is there" } else { "until the next boot" };
+        if hosts.lab.is_some() { "as long as the lab exists" } else { "until the next boot" };
     terminal::warn(format_args!("applied {until}: {}", names.join(", ")));
     Ok(())
 }

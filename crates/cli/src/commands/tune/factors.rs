@@ -9,8 +9,19 @@ use crate::Failure;
 use crate::commands::run::{HostOptions, RunOptions};
 
 /// What the runs of a search have in common, and no factor changes.
-const FIXED: [&str; 8] =
-    ["profile", "place", "load", "duration", "ramp", "observe", "seed", "tune-device"];
+const FIXED: [&str; 11] = [
+    "profile",
+    "place",
+    "load",
+    "duration",
+    "ramp",
+    "interval",
+    "timeout",
+    "dead_time",
+    "observe",
+    "seed",
+    "tune-device",
+];
 
 const OF_HOSTS: &str = "tune.";
 
@@ -38,7 +49,7 @@ const fn of_device(name: &'static str, level: &'static str) -> DefaultFactor {
     DefaultFactor { name, level, of: Traffic::Any, is_of_device: true }
 }
 
-/// In the order of how often they matter: as many as a search of about 40 runs has room for are used.
+/// Ordered by how often they matter; the first ones that fit are used.
 const DEFAULT: &[DefaultFactor] = &[
     factor("tune.tcp_rmem", "4096 131072 33554432", Traffic::Tcp),
     factor("tune.tcp_wmem", "4096 131072 33554432", Traffic::Tcp),
@@ -59,7 +70,7 @@ const DEFAULT: &[DefaultFactor] = &[
     of_device("tune.txqueuelen", "10000"),
 ];
 
-/// More take a larger design, with 20 runs more.
+/// More factors need a larger design, with 16 more runs.
 const MOST_BY_DEFAULT: usize = 11;
 
 /// Adds the factors of the command line.
@@ -72,7 +83,7 @@ pub(super) fn add(
 ) -> Result<(), Failure> {
     for (name, levels) in factors {
         if FIXED.contains(&name.as_str()) || name.starts_with("lab.") {
-            return Err(Failure::usage(format!("--factor {name}: it is no setting to tune"))
+            return Err(Failure::usage(format!("--factor {name}: this setting cannot be a factor"))
                 .help("factors are tunables (tune.NAME), options (option.NAME), options of run such as engine, and variables of the profile"));
         }
         if definition.axes.contains_key(name) {
@@ -116,23 +127,31 @@ pub(super) fn add_default(
     let mut left_out = Vec::new();
     for DefaultFactor { name, level, of, is_of_device } in DEFAULT {
         if !fits(*of, &loaded.profile) {
-            // What is of another protocol is not worth a word.
+            // Factors of another protocol are not reported.
             continue;
         }
-        let is_set = definition.set.contains_key(*name);
+        // The connections' own congestion control replaces that of the kernel.
+        let is_overridden =
+            *name == "tune.tcp_congestion_control" && definition.set.contains_key("cc");
+        let is_set = definition.set.contains_key(*name) || is_overridden;
         let reason = if is_set {
             Some("the command line sets it".to_owned())
         } else if name.starts_with("option.") && !has_options {
-            Some("the flowops of the profile do not have the word $options".to_owned())
+            Some("no flowop of the profile has the word $options among its options".to_owned())
         } else if *is_of_device && hosts.is_loopback() {
-            Some("it is a setting of a device, and loopback has none to tune".to_owned())
+            Some("it is a setting of a network device, which loopback does not have".to_owned())
         } else if *is_of_device
             && !hosts.hosts.is_empty()
             && !definition.set.contains_key("tune-device")
         {
-            Some("it is a setting of a device: name it with --tune-device".to_owned())
+            Some(
+                "it is a setting of a network device: name the device with --tune-device"
+                    .to_owned(),
+            )
         } else if definition.axes.len() == MOST_BY_DEFAULT {
-            Some(format!("{MOST_BY_DEFAULT} factors are enough for about 40 runs; use --factor"))
+            Some(format!(
+                "the default set has at most {MOST_BY_DEFAULT} factors; choose others with --factor"
+            ))
         } else {
             None
         };
@@ -182,7 +201,7 @@ mod tests {
         let (message, help) = refused("mtu", &["keep", "9000"]);
         assert_eq!(message, "--factor mtu: unknown factor");
         assert_eq!(help.as_deref(), Some("did you mean tune.mtu?"));
-        assert!(refused("duration", &["1s", "2s"]).0.contains("no setting to tune"));
+        assert!(refused("duration", &["1s", "2s"]).0.contains("cannot be a factor"));
         assert!(refused("tune.mtuu", &["keep", "9000"]).0.contains("did you mean `mtu`?"));
         assert!(refused("tune.mtu", &["keep", "x"]).0.contains("invalid value `x`"));
         assert!(refused("engine", &["epoll", ""]).0.contains("a level is empty"));

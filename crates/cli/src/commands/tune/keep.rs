@@ -59,13 +59,16 @@ pub(super) fn tunables(definition: &Definition, levels: &[usize]) -> Vec<Changed
     all
 }
 
+/// In place of a device that is not known here.
+const UNKNOWN_DEVICE: &str = "DEVICE";
+
 /// The device that carries the traffic, as far as it is known here.
 pub(super) fn device(definition: &Definition) -> String {
     match (definition.set.get("tune-device"), &definition.place) {
         (Some(device), _) => device.0.clone(),
         (None, Place::Loopback) if definition.hosts.is_empty() => "lo".to_owned(),
         (None, Place::Lab | Place::LabDirect) => "eth0".to_owned(),
-        _ => "DEVICE".to_owned(),
+        _ => UNKNOWN_DEVICE.to_owned(),
     }
 }
 
@@ -99,7 +102,9 @@ pub(super) fn commands(definition: &Definition, levels: &[usize], runs: &[Run]) 
                         Some(SetCommand::Shell(text)) => {
                             shell_undo.push((format!("undo{hosts}"), text));
                         }
-                        _ => kept.notes.push(format!("{} was {before}{hosts}.", one.name)),
+                        _ => kept
+                            .notes
+                            .push(format!("{} was {before}{hosts} before the search.", one.name)),
                     }
                 }
             }
@@ -126,8 +131,11 @@ pub(super) fn commands(definition: &Definition, levels: &[usize], runs: &[Run]) 
     }
     kept.undo.extend(sysctl_undo.into_iter().map(of));
     if !shell.is_empty() {
+        if device == UNKNOWN_DEVICE {
+            kept.notes.push(format!("{UNKNOWN_DEVICE} is the device that carries the traffic."));
+        }
         kept.notes.push(
-            "What ethtool, ip, tc and /sys set lasts until the next boot: run these commands at boot, or \
+            "Settings made by ethtool, ip, tc and in /sys last until the next boot: run these commands at boot, or \
              enter them in the network configuration of the distribution."
                 .to_owned(),
         );
@@ -136,7 +144,7 @@ pub(super) fn commands(definition: &Definition, levels: &[usize], runs: &[Run]) 
     kept.undo.extend(shell_undo.into_iter().map(of));
     if !changed.is_empty() {
         kept.notes.push(
-            "Run these commands as root on every host, or where a command names one, only there."
+            "Run these commands as root on every host, or only on the host that the label of a command names."
                 .to_owned(),
         );
     }
@@ -145,13 +153,15 @@ pub(super) fn commands(definition: &Definition, levels: &[usize], runs: &[Run]) 
         Ok(Some(command)) => {
             kept.keep.push(of(("run".to_owned(), command)));
             kept.notes.push(
-                "Give `wirecost run` the place of the search too: --lab, --host or --vm."
+                "Add the options --lab, --host or --vm of the search, if any, to `wirecost run`."
                     .to_owned(),
             );
         }
         Err(failure) => {
-            kept.notes
-                .push(format!("No line of wirecost run has the setting: {}.", failure.message));
+            kept.notes.push(format!(
+                "The setting cannot be written as a `wirecost run` command: {}.",
+                failure.message
+            ));
         }
     }
     kept

@@ -1,4 +1,4 @@
-//! `wirecost tune`: the best setting of tunables and options, with proof.
+//! `wirecost tune`: the best setting of tunables and options, with a confirmed gain.
 
 mod apply;
 mod factors;
@@ -26,7 +26,7 @@ use crate::terminal;
 /// lowest latency.
 ///
 /// The search screens all factors at two levels, races the most promising settings, and confirms the
-/// winner beside the base on fresh runs: about 40 runs in all. It ends with the setting, its gain
+/// winner against the base on fresh runs: about 40 runs in total. It prints the setting, its gain
 /// with a 95% interval, the effect of each factor alone, and the commands that make the setting
 /// permanent and undo it. Every setting is restored after each run; only --apply keeps the result.
 ///
@@ -38,17 +38,18 @@ pub(crate) struct Tune {
     #[command(flatten)]
     options: RunOptions,
 
-    /// Metric that is to be as high as possible, such as throughput (see `wirecost report --list`).
+    /// Metric to maximize, such as throughput (see `wirecost report --list`).
     #[arg(long, value_name = "METRIC")]
     maximize: Option<String>,
 
-    /// Metric that is to be as low as possible, such as cycles_per_kbyte or p99.
+    /// Metric to minimize, such as cycles_per_kbyte or p99.
     #[arg(long, value_name = "METRIC")]
     minimize: Option<String>,
 
-    /// Bound that the setting must keep: 'throughput >= 0.95*best', or a multiple of `base`, or a number;
+    /// Bound that the setting must keep: METRIC >= LIMIT or METRIC <= LIMIT, where LIMIT is a number or a multiple of
+    /// `best` or `base`, such as 'throughput >= 0.95*best' or 'loss <= 1%';
     /// can be repeated.
-    #[arg(long, value_name = "METRIC>=LIMIT")]
+    #[arg(long, value_name = "BOUND")]
     subject_to: Vec<String>,
 
     /// Factor and its levels, named as axes of a study: tune.mtu=keep,9000 or option.wndsz=keep,1m,8m or
@@ -57,7 +58,7 @@ pub(crate) struct Tune {
     #[arg(long = "factor", value_name = "NAME=LOW,HIGH[,...]", value_parser = super::study::parse_axis)]
     factors: Vec<(String, Vec<String>)>,
 
-    /// Most runs [default: 40 or a few more, by the number of factors].
+    /// Maximum number of runs [default: 40 or more, by the number of factors].
     #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     budget: Option<u32>,
 
@@ -128,7 +129,7 @@ impl Tune {
         let mut definition = Definition {
             title: format!("tune {name}"),
             seed: self.options.seed().unwrap_or_else(new_seed),
-            // The first run of a command finds the machine colder than the others do.
+            // The machine is colder in the first run of a command than in later ones.
             warm_up: 1,
             tune: Some(TuneDefinition {
                 maximize: self.maximize.clone(),

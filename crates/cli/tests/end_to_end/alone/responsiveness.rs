@@ -100,7 +100,7 @@ fn queues(section: &Value) {
     for table in parts {
         let part = |title: &str| number(column(table, title)[0]) / 1e3;
         let foreign = 60_000.0 / ((part("TCP handshake") + part("request")) / 2.0);
-        let expected = (foreign + 60_000.0 / part("load's RTT")) / 2.0;
+        let expected = (foreign + 60_000.0 / part("RTT of streams")) / 2.0;
         let rpm = number(column(table, "RPM (not HTTP/2)")[0]);
         assert!((rpm - expected).abs() <= 0.5, "{rpm} {expected}");
         // One round trip takes at least that of the path.
@@ -109,9 +109,10 @@ fn queues(section: &Value) {
     let findings = blocks(section, "finding");
     let sentences: Vec<&str> =
         findings.iter().map(|finding| finding["sentence"].as_str().unwrap()).collect();
-    for begins in
-        ["At lab.queue=60kB, under load up, p50 of", "At lab.queue=300kB, RPM under load up"]
-    {
+    for begins in [
+        "At lab.queue=60kB, during upload, p50 of",
+        "At lab.queue=300kB, RPM (not HTTP/2) during upload",
+    ] {
         assert!(sentences.iter().any(|of| of.starts_with(begins)), "{begins}: {sentences:?}");
     }
 }

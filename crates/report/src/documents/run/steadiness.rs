@@ -1,7 +1,7 @@
 //! How soon throughput is steady, how streams share it, and what RFC 6349 makes of it.
 
 use wirecost_analyze::convergence::describe;
-use wirecost_analyze::stability::signed_percent;
+use wirecost_analyze::stability::{is_significant, signed_percent};
 use wirecost_model::convergence::{Convergence, ConvergenceState, Stream};
 use wirecost_model::document::{Cell, Parts};
 use wirecost_model::metric::Unit;
@@ -38,13 +38,13 @@ fn convergence(of: &Convergence) -> Cell {
 /// Windows from this length on are long enough for drift, and for a line that says that nothing was found, seconds.
 const LONG: f64 = 600.0;
 
-/// `1 outage (2.00 s), 3 dips (longest 2.00 s), drift -0.12% an hour`; nothing of a short window in which nothing was
-/// found.
+/// `1 outage (2.00 s), 3 dips (longest 2.00 s), drift -0.12% per hour`; nothing of a short window in which nothing was
+/// found. Dips that were not judged and drift that is not significant are left out.
 fn stability(run: &Run) -> Option<Cell> {
     let (of, window) = (run.stability.as_ref()?, run.window.as_ref()?);
-    let dips = of.dip_count.unwrap_or(0);
-    let drift = of.drift.filter(|_| window.seconds >= LONG);
-    if of.outage_count + dips == 0 && drift.is_none() {
+    let is_long = window.seconds >= LONG;
+    let drift = of.drift.filter(|drift| is_long && is_significant(drift));
+    if of.outage_count + of.dip_count.unwrap_or(0) == 0 && !is_long {
         return None;
     }
     let longest = |lengths: &mut dyn Iterator<Item = f64>| lengths.fold(0.0, f64::max);
@@ -56,17 +56,19 @@ fn stability(run: &Run) -> Option<Cell> {
     let outage = longest(&mut of.outages.iter().map(|outage| outage.seconds));
     let dip = longest(&mut of.dips.iter().map(|dip| dip.seconds));
     let mut text = found(of.outage_count, "outage", "outages", outage);
-    text += &format!(", {}", found(dips, "dip", "dips", dip));
+    if let Some(dips) = of.dip_count {
+        text += &format!(", {}", found(dips, "dip", "dips", dip));
+    }
     let per_hour = drift.map(|drift| 100.0 * drift.per_hour);
     if let Some(per_hour) = per_hour {
-        text += &format!(", drift {} an hour", signed_percent(per_hour));
+        text += &format!(", drift {} per hour", signed_percent(per_hour));
     }
     let parts = Parts::new(text)
         .with("outages", Unit::Count, of.outage_count as f64)
         .with("longest outage", Unit::Seconds, outage)
-        .with("dips", Unit::Count, dips as f64)
+        .maybe_with("dips", Unit::Count, of.dip_count.map(|dips| dips as f64))
         .with("longest dip", Unit::Seconds, dip)
-        .maybe_with("drift an hour", Unit::Percent, per_hour);
+        .maybe_with("drift per hour", Unit::Percent, per_hour);
     Some(parts.into())
 }
 
