@@ -30,22 +30,6 @@ up = [0, 8]
 down = [0]
 "#;
 
-const KNEE_STUDY: &str = r#"
-title = "knee"
-profile = "@rr-open"
-place = "lab"
-lab = { rate = "10mbit", rtt = "40ms", queue = "1000ms" }
-tables = ["knee"]
-[set]
-connections = 50
-duration = "2s"
-ramp = "500ms"
-[axes]
-load = ["max", "20%", "35%", "50%", "65%", "110%", "130%", "150%"]
-[repeat]
-times = 2
-"#;
-
 /// Runs a study until other programs let it.
 fn study(text: &str, check: impl Fn(&Finished)) {
     let run = || {
@@ -115,31 +99,4 @@ fn queues(section: &Value) {
     ] {
         assert!(sentences.iter().any(|of| of.starts_with(begins)), "{begins}: {sentences:?}");
     }
-}
-
-#[test]
-fn the_knee_of_latency_lies_where_the_link_is_full() {
-    if skip_without_namespaces("the_knee_of_latency_lies_where_the_link_is_full") {
-        return;
-    }
-    study(KNEE_STUDY, |run| knee(&report(run, &["kept"], "knee")));
-}
-
-fn knee(section: &Value) {
-    let [table] = blocks(section, "table")[..] else { panic!("{section}") };
-    let offered: Vec<f64> = column(table, "offered").into_iter().map(number).collect();
-    assert_eq!(offered.len(), 7, "without the saturating point: {table}");
-    assert!(offered.is_sorted(), "{table}");
-    // The saturation throughput: 20% of it were offered.
-    let full = offered[0] / 0.2;
-    let p99: Vec<f64> = column(table, "p99").into_iter().map(number).collect();
-    assert!(p99[6] > 3.0 * p99[0], "an overloaded queue grows: {table}");
-    let delivered: Vec<f64> = column(table, "delivered").into_iter().map(number).collect();
-    assert!(delivered[0] > 85.0 && delivered[6] < 85.0, "{table}");
-    let findings = blocks(section, "finding");
-    let knee = findings.iter().find(|finding| finding["kind"] == "knee").unwrap();
-    let sentence = knee["sentence"].as_str().unwrap();
-    assert!(sentence.starts_with("P99 latency has its knee at "), "{knee}");
-    let at = knee["effect"]["value"].as_f64().unwrap() / full;
-    assert!((0.35..=1.3).contains(&at), "{at} of saturation: {knee}");
 }
