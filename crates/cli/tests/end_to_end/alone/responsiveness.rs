@@ -1,4 +1,4 @@
-//! Latency under load is what a queue of known length makes of it, and a knee lies where the link is full.
+//! Latency under load is what a queue of known length makes of it.
 
 use serde_json::Value;
 use wirecost_linux::privilege::skip_without_namespaces;
