@@ -1,6 +1,15 @@
 //! What the rules of a study conclude from its runs.
 
-use wirecost_model::document::Finding;
+use wirecost_model::document::{Effect, Finding};
+use wirecost_model::metric::Unit;
+use wirecost_model::run::Run;
+
+use crate::measured::MeasuredPoint;
+use crate::metrics;
+use crate::statistics::Estimate;
+
+/// A sentence, nothing worth one, or why there is none.
+pub(crate) type Answer = Result<Option<Finding>, String>;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conclusions {
@@ -14,7 +23,7 @@ impl Conclusions {
     pub(crate) fn add(
         &mut self,
         (name, question): (&'static str, &'static str),
-        answers: impl IntoIterator<Item = Result<Option<Finding>, String>>,
+        answers: impl IntoIterator<Item = Answer>,
     ) {
         let mut reasons: Vec<String> = Vec::new();
         for answer in answers {
@@ -31,4 +40,33 @@ impl Conclusions {
             self.unanswered.push((question, reasons));
         }
     }
+}
+
+/// A figure of a run, by the name of its metric.
+pub(crate) fn figure(run: &Run, name: &str) -> Result<f64, String> {
+    metrics::find(name).map_err(|unknown| unknown.to_string())?.of(run)
+}
+
+/// Over the runs of a point that have it.
+pub(crate) fn mean(
+    point: &MeasuredPoint,
+    of: impl Fn(&Run) -> Result<f64, String>,
+) -> Result<Estimate, String> {
+    let each: Vec<Result<f64, String>> = point.runs.iter().map(of).collect();
+    let values: Vec<f64> = each.iter().filter_map(|value| value.as_ref().ok()).copied().collect();
+    Estimate::of(&values).ok_or_else(|| {
+        let reason = each.into_iter().find_map(Result::err);
+        let none = if point.failed.is_empty() { "not run yet" } else { "the run failed" };
+        reason.unwrap_or_else(|| none.to_owned())
+    })
+}
+
+/// What a finding states, and how large it is.
+pub(crate) fn effect(
+    name: &str,
+    unit: Unit,
+    value: f64,
+    interval: Option<(f64, f64)>,
+) -> Option<Effect> {
+    Some(Effect { name: name.to_owned(), unit, value, interval })
 }

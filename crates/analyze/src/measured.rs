@@ -109,6 +109,18 @@ impl Measurements {
     }
 }
 
+impl Measurements {
+    /// The axes of a point that vary in the study, without those that `is_own` names.
+    pub(crate) fn common(
+        &self,
+        point: &MeasuredPoint,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Vec<Value> {
+        let other = |axis: &&Value| !is_own(&axis.name) && self.values(&axis.name).len() > 1;
+        point.point.axes.iter().filter(other).cloned().collect()
+    }
+}
+
 impl MeasuredPoint {
     /// A point without a run.
     #[must_use]

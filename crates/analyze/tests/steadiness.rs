@@ -82,6 +82,28 @@ fn outages_of_a_day_are_listed() {
     assert_eq!(stability.dip_count, Some(0));
 }
 
+/// An outage that began five seconds before the window, and one that ended two seconds after it.
+#[test]
+fn outages_are_cut_at_the_edges_of_the_window() {
+    let mut outcome = outcome(1.0, 60.0);
+    for host in &mut outcome.hosts {
+        let phase = &mut host.phases[0];
+        let at = |edge| phase.snapshot(edge).unwrap().due;
+        let (start, end) = (at(Edge::WindowStart), at(Edge::WindowEnd));
+        let second = |number: u64| number * 1_000_000_000;
+        phase.quiet = vec![
+            Quiet { from: start - second(5), to: start + second(3) },
+            Quiet { from: end - second(4), to: end + second(2) },
+        ];
+    }
+    let run = analyze(&outcome);
+    let outages = run.stability.unwrap().outages;
+    let of: Vec<(f64, f64)> =
+        outages.iter().map(|of| (of.start.round(), of.seconds.round())).collect();
+    assert_eq!(of, [(0.0, 3.0), (56.0, 4.0)]);
+    assert_eq!(run.window.unwrap().dead_seconds.map(f64::round), Some(7.0));
+}
+
 /// What moved in a second of which there is no instant is not known.
 #[test]
 fn windows_are_as_long_as_the_largest_gap() {

@@ -34,7 +34,7 @@ pub struct Fit {
 /// Why a curve has no knee.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoKnee {
-    #[error("a knee needs at least {LOADS} loads with a latency above 0")]
+    #[error("a knee needs at least {LOADS} loads that were delivered")]
     TooFewLoads,
     /// One line is as good.
     #[error(

@@ -6,12 +6,13 @@ mod tests;
 
 use wirecost_model::document::{Finding, show};
 use wirecost_model::metric::Unit;
+use wirecost_model::run::Run;
 use wirecost_model::study::{LOAD, OfferedLoad, Value};
 
 use crate::Conclusions;
+use crate::conclusions::{effect, figure, mean};
 use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
-use crate::udp_scaling::{effect, figure, mean};
 
 pub use fit::{Fit, LOADS, NoKnee, Scale, fit};
 
@@ -36,6 +37,9 @@ pub struct Stop<'a> {
     /// Bits per second of an offered load; the value of any other axis.
     pub load: f64,
     pub point: &'a MeasuredPoint,
+    /// Whether the load was delivered in all runs: if not, the queue grows throughout a run, and latency is that of its
+    /// length.
+    pub is_delivered: bool,
 }
 
 /// The curves of a study.
@@ -52,9 +56,10 @@ pub fn curves(measured: &Measurements) -> Result<Vec<Curve<'_>>, String> {
     for point in &measured.points {
         // As fast as possible is no load that is offered: there, the loads are as high as the answers are fast.
         let Some(load) = load(axis, point) else { continue };
-        let other = |of: &&Value| of.name != axis && measured.values(&of.name).len() > 1;
-        let common: Vec<Value> = point.point.axes.iter().filter(other).cloned().collect();
-        let stop = Stop { load, point };
+        let common = measured.common(point, |of| of == axis);
+        let warned =
+            |run: &Run| run.warnings.iter().any(|of| of.code == "offered-load-not-reached");
+        let stop = Stop { load, point, is_delivered: !point.runs.iter().any(warned) };
         match curves.iter_mut().find(|curve| curve.common == common) {
             Some(curve) => curve.stops.push(stop),
             None => curves.push(Curve { axis, common, stops: vec![stop] }),
@@ -84,8 +89,12 @@ impl Curve<'_> {
             stop.point.runs.iter().filter_map(|run| figure(run, P99).ok()).collect()
         };
         let points: Vec<(f64, Vec<f64>)> =
-            self.stops.iter().map(|stop| (stop.load, values(stop))).collect();
+            self.delivered().map(|stop| (stop.load, values(stop))).collect();
         fit(&points, self.scale())
+    }
+
+    fn delivered(&self) -> impl DoubleEndedIterator<Item = &Stop<'_>> {
+        self.stops.iter().filter(|stop| stop.is_delivered)
     }
 
     /// Numbers of connections are mostly powers.
@@ -105,10 +114,10 @@ impl Curve<'_> {
 
     fn sentence(&self) -> Finding {
         let time = |microseconds: f64| show(Unit::Microseconds, microseconds);
-        let loads = self.stops.first().zip(self.stops.last());
+        let loads = self.delivered().next().zip(self.delivered().next_back());
         let (first, last) = loads.map_or((0.0, 0.0), |(first, last)| (first.load, last.load));
         let knee = self.knee();
-        let text = match &knee {
+        let mut text = match &knee {
             Ok(fit) => {
                 let interval = fit
                     .interval
@@ -123,12 +132,20 @@ impl Curve<'_> {
                     self.show(last),
                 )
             }
+            Err(reason @ NoKnee::Straight(_)) => format!(
+                "no knee of p99 latency was detected from {} to {}: {reason}",
+                self.show(first),
+                self.show(last)
+            ),
             Err(reason) => format!(
                 "p99 latency has no knee from {} to {}: {reason}",
                 self.show(first),
                 self.show(last)
             ),
         };
+        if let Some(beyond) = self.stops.iter().find(|stop| !stop.is_delivered) {
+            text += &format!("; {} was not delivered", self.show(beyond.load));
+        }
         let fit = knee.ok();
         let unit = if self.axis == LOAD { Unit::BitsPerSecond } else { Unit::Count };
         let by_load = self.stops.iter().filter_map(|stop| {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use wirecost_model::run::{Latency, Run};
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, StudyRunRef};
+use wirecost_model::warning::Entry;
 
 use super::*;
 use crate::statistics::bootstrap::normal;
@@ -184,6 +185,43 @@ fn a_study_by_load_has_a_sentence_and_its_saturating_point_is_left_out() {
     assert!(!finding.evidence[0].contains("1.00 s"), "not offered: {finding:?}");
     let knee = finding.effect.as_ref().unwrap();
     assert!((52e6..58e6).contains(&knee.value), "{knee:?}");
+}
+
+/// A link of 10 Mb/s, with loads up to 150% of it. Beyond the link's rate, p99 is what the length of the run makes of it,
+/// and over the logarithm the curve bends down there.
+#[test]
+fn loads_that_were_not_delivered_are_no_part_of_the_curve() {
+    let stick = |percent: f64| 400.0 * 10f64.powf((percent - 55.0).max(0.0) / 20.0);
+    let mut runs = by_load(stick);
+    let overloaded = |run: &Run| run.offered_bits_per_second == Some(90e6);
+    for run in runs.iter_mut().filter(|run| overloaded(run)) {
+        run.warnings.push(Entry {
+            code: "offered-load-not-reached".to_owned(),
+            message: String::new(),
+            brief: None,
+        });
+    }
+    let found = conclusions(&measured(runs.clone()));
+    assert_eq!(found.findings, []);
+    let reason = "a knee needs at least 5 loads that were delivered".to_owned();
+    assert_eq!(found.unanswered, [("the knee of latency", vec![reason])]);
+    // With a fifth load that was delivered, the overloaded one neither moves the knee nor hides it.
+    let mut fifth = runs.clone();
+    for run in fifth.iter_mut().filter(|run| overloaded(run)) {
+        run.warnings.clear();
+        run.offered_bits_per_second = Some(80e6);
+        let latency = run.latency_us.as_mut().unwrap();
+        latency.p99 = stick(80.0);
+        let study = run.study.as_mut().unwrap();
+        study.place = 6;
+        study.point.axes[1] = Value::new(LOAD, "80%");
+    }
+    fifth.retain(|run| run.offered_bits_per_second == Some(80e6));
+    runs.extend(fifth);
+    let found = conclusions(&measured(runs));
+    let sentence = &found.findings[0].sentence;
+    assert!(sentence.starts_with("P99 latency has its knee at 5"), "{sentence}");
+    assert!(sentence.ends_with("at 80.0 Mb/s; 90.0 Mb/s was not delivered."), "{sentence}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use wirecost_model::study::Value;
 use super::break_even::{BreakEven, Crossing};
 use super::words::{self, Told};
 use super::{Answer, Figure, Payoff};
+use crate::conclusions::{figure, mean};
 use crate::findings::words::list;
-use crate::udp_scaling::{figure, mean};
 
 pub(super) fn answers(payoffs: &[Payoff<'_>]) -> Vec<Answer> {
     words::groups(payoffs, false)
@@ -47,7 +47,7 @@ fn answer(payoff: &Payoff<'_>, told: &Told<'_>) -> Finding {
     if curve.sizes.len() > 1 {
         text += &format!("; {}", break_even(&payoff.break_even()));
     }
-    let sentence = words::sentence(&curve.common, &text);
+    let sentence = words::about_option(&curve.common, &text);
     let mut finding = words::finding(curve, Figure::Cost, sentence);
     finding.evidence = evidence(payoff);
     words::with_effect(finding, payoff, Figure::Cost)

@@ -55,6 +55,6 @@ fn answer(payoff: &Payoff<'_>, p50: &Told<'_>, p99: &Told<'_>) -> Finding {
         text += &format!("; no detectable difference {}", unclear.join(", and "));
     }
     let figure = if p99.is_unclear() { Figure::P50 } else { Figure::P99 };
-    let sentence = words::sentence(&payoff.curve.common, &text);
+    let sentence = words::about_option(&payoff.curve.common, &text);
     words::with_effect(words::finding(&payoff.curve, figure, sentence), payoff, figure)
 }

@@ -13,8 +13,7 @@ mod latency;
 mod tests;
 mod words;
 
-use wirecost_model::document::Finding;
-
+use crate::conclusions::Answer;
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::statistics::holm;
 use crate::statistics::moderated::{Effect, Pairs, paired_effects};
@@ -201,9 +200,6 @@ struct Rule {
     question: &'static str,
     answers: for<'a> fn(&[Payoff<'a>]) -> Vec<Answer>,
 }
-
-/// A sentence, nothing worth one, or why there is none.
-type Answer = Result<Option<Finding>, String>;
 
 /// In the order of the report.
 static RULES: &[Rule] = &[

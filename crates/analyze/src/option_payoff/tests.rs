@@ -134,7 +134,7 @@ fn an_option_that_pays_for_large_sizes_has_its_break_even() {
     assert!(crossing.saves_above && crossing.interval.1 < 12_000.0, "{crossing:?}");
     let sentences = study.sentences("payoff");
     let plain = without_intervals(&sentences[0]);
-    let start = "Zero-copy saves 30% of cycles/KByte at 64k, and costs 50% more at 64";
+    let start = "zero-copy saves 30% of cycles/KByte at 64k, and costs 50% more at 64";
     assert!(plain.starts_with(start), "{plain}");
     assert!(
         plain.contains("; break-even at ") && plain.ends_with(": larger sizes save."),
@@ -204,7 +204,7 @@ fn latency_is_that_of_round_trips() {
     let plain = without_intervals(sentence);
     assert_eq!(
         plain,
-        "Zero-copy, in round trips, raises p50 by 25% at 64k, and raises p99 by 25% at 64k; no detectable difference in p50 \
+        "zero-copy, in round trips, raises p50 by 25% at 64k, and raises p99 by 25% at 64k; no detectable difference in p50 \
          at 64, 1k and 8k, and in p99 at 64, 1k and 8k."
     );
     // Round trips have no sentence about what streams cost.

@@ -27,6 +27,11 @@ pub(super) fn sentence(common: &[Value], text: &str) -> String {
     }
 }
 
+/// The same of a text that begins with the name of an option, which stays as it is written.
+pub(super) fn about_option(common: &[Value], text: &str) -> String {
+    setting(common).map_or_else(|| format!("{text}."), |setting| format!("{setting}, {text}."))
+}
+
 /// `3.2%`, `18%`.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share.abs();

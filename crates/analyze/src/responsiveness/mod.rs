@@ -12,10 +12,10 @@ use wirecost_model::document::{Finding, show};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
+use crate::conclusions::{Answer, effect, figure, mean};
 use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::statistics::difference_of_means;
-use crate::udp_scaling::{effect, mean};
 use crate::{Conclusions, Estimate};
 
 pub use grade::{GRADES, Grade};
@@ -31,9 +31,6 @@ struct Rule {
     question: &'static str,
     answer: for<'a> fn(&Group<'a>) -> Vec<Answer>,
 }
-
-/// A sentence, nothing worth one, or why there is none.
-type Answer = Result<Option<Finding>, String>;
 
 /// In the order of the report.
 static RULES: &[Rule] = &[
@@ -74,8 +71,7 @@ pub fn groups(measured: &Measurements) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for point in &measured.points {
         let Some(Ok(load)) = point.runs.first().map(load) else { continue };
-        let other = |axis: &&Value| !is_load(&axis.name) && measured.values(&axis.name).len() > 1;
-        let common: Vec<Value> = point.point.axes.iter().filter(other).cloned().collect();
+        let common = measured.common(point, is_load);
         let point = LoadedPoint { load, point };
         match groups.iter_mut().find(|group| group.common == common) {
             Some(group) => group.points.push(point),
@@ -206,7 +202,7 @@ fn latency(group: &Group<'_>, loaded: &LoadedPoint<'_>) -> Answer {
     ));
     for (way, metric) in [("up", "throughput.tx"), ("down", "throughput.rx")] {
         if loaded.load.is(way) {
-            let rate = mean(loaded.point, |run| crate::udp_scaling::figure(run, metric))?;
+            let rate = mean(loaded.point, |run| figure(run, metric))?;
             evidence.push(format!("{} {way}", show(Unit::BitsPerSecond, rate.mean)));
         }
     }

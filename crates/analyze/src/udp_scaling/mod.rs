@@ -19,16 +19,14 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use wirecost_model::document::{Effect, Finding};
-use wirecost_model::metric::Unit;
+use wirecost_model::document::Finding;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
 use crate::Conclusions;
+use crate::conclusions::{Answer, effect, figure, mean};
 use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
-use crate::metrics;
-use crate::statistics::Estimate;
 
 pub use scale::{Added, Step, efficiency};
 
@@ -48,9 +46,6 @@ struct Rule {
     question: &'static str,
     answer: fn(&[Group<'_>]) -> Vec<Answer>,
 }
-
-/// A sentence, nothing worth one, or why there is none.
-type Answer = Result<Option<Finding>, String>;
 
 /// In the order of the report.
 static RULES: &[Rule] = &[
@@ -94,8 +89,7 @@ pub fn groups(measured: &Measurements) -> Vec<Group<'_>> {
         let Some(pairs) = point.point.get(PAIRS).and_then(|value| value.parse().ok()) else {
             continue;
         };
-        let other = |axis: &&Value| axis.name != PAIRS && measured.values(&axis.name).len() > 1;
-        let common: Vec<Value> = point.point.axes.iter().filter(other).cloned().collect();
+        let common = measured.common(point, |axis| axis == PAIRS);
         match groups.iter_mut().find(|group| group.common == common) {
             Some(group) => group.points.push((pairs, point)),
             None => groups.push(Group { common, points: vec![(pairs, point)] }),
@@ -113,10 +107,6 @@ pub fn cycles_per_datagram(run: &Run, of_server: bool) -> Result<f64, String> {
     let cycles = if of_server { "hosts.peer.cycles_per_operation" } else { "cycles_per_operation" };
     let (cycles, read) = (figure(run, cycles)? * figure(run, "operations")?, figure(run, READ)?);
     if read > 0.0 { Ok(cycles / read) } else { Err("no datagram was read".to_owned()) }
-}
-
-pub(crate) fn figure(run: &Run, name: &str) -> Result<f64, String> {
-    metrics::find(name).map_err(|unknown| unknown.to_string())?.of(run)
 }
 
 impl Group<'_> {
@@ -159,20 +149,6 @@ fn along<'g, 'a>(groups: &'g [Group<'a>], axis: &str) -> Vec<Vec<&'g Group<'a>>>
     clusters
 }
 
-/// Over the runs of a point that have it.
-pub(crate) fn mean(
-    point: &MeasuredPoint,
-    of: impl Fn(&Run) -> Result<f64, String>,
-) -> Result<Estimate, String> {
-    let each: Vec<Result<f64, String>> = point.runs.iter().map(of).collect();
-    let values: Vec<f64> = each.iter().filter_map(|value| value.as_ref().ok()).copied().collect();
-    Estimate::of(&values).ok_or_else(|| {
-        let reason = each.into_iter().find_map(Result::err);
-        let none = if point.failed.is_empty() { "not run yet" } else { "the run failed" };
-        reason.unwrap_or_else(|| none.to_owned())
-    })
-}
-
 /// `1 pair`, `4 pairs`.
 fn pairs(number: f64) -> String {
     match number {
@@ -211,15 +187,6 @@ fn finding(group: &Group<'_>, number: Option<f64>, sentence: String) -> Finding 
         strength: None,
         evidence: Vec::new(),
     }
-}
-
-pub(crate) fn effect(
-    name: &str,
-    unit: Unit,
-    value: f64,
-    interval: Option<(f64, f64)>,
-) -> Option<Effect> {
-    Some(Effect { name: name.to_owned(), unit, value, interval })
 }
 
 /// What else had the CPUs of a point, in how many of its runs.

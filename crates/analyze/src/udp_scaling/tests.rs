@@ -21,6 +21,7 @@ use wirecost_model::study::{Point, StudyRunRef, Value};
 use wirecost_model::warning::{Entry, LinkLate, Warning};
 
 use super::*;
+use crate::Estimate;
 use crate::fixtures;
 
 /// The axes of a row beside the pairs, and its rates by pairs.

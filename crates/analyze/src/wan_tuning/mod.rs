@@ -15,8 +15,8 @@ mod tests;
 use wirecost_model::document::Finding;
 use wirecost_model::study::Value;
 
+use crate::conclusions::{Answer, effect, figure, mean};
 use crate::measured::{MeasuredPoint, Measurements};
-pub(crate) use crate::udp_scaling::{effect, figure, mean};
 use crate::{Conclusions, Estimate};
 
 pub use design::{Block, Factor, blocks};
@@ -37,9 +37,6 @@ struct Rule {
     question: &'static str,
     answer: for<'a> fn(&Block<'a>) -> Answer,
 }
-
-/// A sentence, nothing worth one, or why there is none.
-type Answer = Result<Option<Finding>, String>;
 
 /// In the order of the report: the best setting first.
 static RULES: &[Rule] = &[

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use wirecost_linux::privilege::skip_without_namespaces;
 
-use crate::program::{Program, namespaces_of};
+use crate::program::{Finished, Program, namespaces_of};
 
 /// Bytes of all files in a directory.
 fn size(directory: &Path) -> u64 {
@@ -21,31 +21,7 @@ fn an_outage_is_found_and_listed() {
     if skip_without_namespaces("an_outage_is_found_and_listed") {
         return;
     }
-    let running = Program::new(["run", "@stream", "--lab", "--dead-time", "report"])
-        .args([
-            "--duration",
-            "12s",
-            "--interval",
-            "100ms",
-            "--observe",
-            "none",
-            "--format",
-            "uperf",
-        ])
-        .args(["--json", "run.json", "--out", "kept"])
-        .start();
-    let mut running = running;
-    running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
-    let namespaces = namespaces_of(running.pid);
-    let set = |state: &str| {
-        let of = ["-n", &namespaces[1], "link", "set", "eth0", state];
-        assert!(Command::new("ip").args(of).status().expect("the program ip").success());
-    };
-    std::thread::sleep(Duration::from_secs(2));
-    set("down");
-    std::thread::sleep(Duration::from_secs(2));
-    set("up");
-    let finished = running.wait();
+    let finished = run_with_outage("12s", Duration::from_secs(2));
     let document = finished.document();
     assert_eq!((finished.code, document.text("/status")), (0, "ok"), "{finished}");
     assert_eq!(document.number("/stability/outage_count"), 1.0, "{finished}");
@@ -64,6 +40,24 @@ fn an_outage_is_found_and_listed() {
     let flat = report.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("1 outage in 12.0 s: no byte moved for "), "{report}");
     assert!(flat.contains("time (UTC)") && flat.contains("outage"), "{report}");
+}
+
+/// Takes the link of a lab's host down for a time in the window of a run, which reports dead time.
+fn run_with_outage(duration: &str, outage: Duration) -> Finished {
+    let mut running = Program::new(["run", "@stream", "--lab", "--dead-time", "report"])
+        .args(["--duration", duration, "--interval", "100ms", "--observe", "none"])
+        .args(["--format", "uperf", "--json", "run.json", "--out", "kept"])
+        .start();
+    running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
+    let namespaces = namespaces_of(running.pid);
+    let set = |state: &str| {
+        let of = ["-n", &namespaces[1], "link", "set", "eth0", state];
+        assert!(Command::new("ip").args(of).status().expect("the program ip").success());
+    };
+    set("down");
+    std::thread::sleep(outage);
+    set("up");
+    running.wait()
 }
 
 /// What a run of hours takes follows from its number of intervals; those here are short.
@@ -107,5 +101,23 @@ fn a_quick_long_haul_says_what_it_looked_for() {
     let text = document.to_string();
     for wanted in ["No outage in 5.00 s", "rift", "throughput over time"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+mod long {
+    use super::*;
+
+    /// Longer than a controller waits for progress of a run that does not expect outages.
+    #[test]
+    fn a_run_waits_out_an_outage_of_forty_seconds() {
+        if skip_without_namespaces("a_run_waits_out_an_outage_of_forty_seconds") {
+            return;
+        }
+        let finished = run_with_outage("100s", Duration::from_secs(40));
+        let document = finished.document();
+        assert_eq!((finished.code, document.text("/status")), (0, "ok"), "{finished}");
+        let length = document.number("/stability/outages/0/seconds");
+        // TCP sends again 25.6 and 51.2 s after the loss.
+        assert!((39.0..60.0).contains(&length), "{length}");
     }
 }

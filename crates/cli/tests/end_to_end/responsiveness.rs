@@ -102,3 +102,47 @@ fn tables_say_what_they_lack() {
         assert_eq!(texts[0], expected, "{section}");
     }
 }
+
+mod long {
+    use wirecost_linux::privilege::skip_without_namespaces;
+
+    use super::*;
+
+    /// Requests come at random times, so they wait for one another long before the link is full.
+    const STUDY: &str = r#"
+title = "knee"
+profile = "@rr-open"
+place = "lab"
+lab = { rate = "10mbit", rtt = "2ms", queue = "200ms" }
+tables = ["knee"]
+[set]
+connections = 100
+duration = "3s"
+ramp = "500ms"
+[axes]
+load = ["max", "10%", "30%", "50%", "70%", "80%", "90%", "95%"]
+[repeat]
+times = 3
+"#;
+
+    #[test]
+    fn the_knee_of_latency_lies_below_the_rate_of_the_link() {
+        if skip_without_namespaces("the_knee_of_latency_lies_below_the_rate_of_the_link") {
+            return;
+        }
+        let run = Program::new(["study", "run", "study.toml", "--out", "kept", "--quiet"])
+            .file("study.toml", STUDY)
+            .finish();
+        assert_eq!(run.code, 0, "{run}");
+        let section = report(&run, &["kept"], "knee");
+        let [table] = blocks(&section, "table")[..] else { panic!("{section}") };
+        let p99: Vec<f64> = column(table, "p99").into_iter().map(number).collect();
+        assert!(p99.len() == 7 && p99[6] > 2.0 * p99[0], "{table}");
+        let findings = blocks(&section, "finding");
+        let knee = findings.iter().find(|finding| finding["kind"] == "knee").unwrap();
+        let sentence = knee["sentence"].as_str().unwrap();
+        assert!(sentence.starts_with("P99 latency has its knee at "), "{knee}");
+        // Of the link's 10 Mb/s.
+        assert!((4e6..9.5e6).contains(&knee["effect"]["value"].as_f64().unwrap()), "{knee}");
+    }
+}

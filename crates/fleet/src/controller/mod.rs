@@ -928,7 +928,27 @@ fn first_cpu(cpus: usize, place: usize, hosts: usize, strands: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::profile::{Group, Position, Transaction};
+
     use super::*;
+
+    #[test]
+    fn intervals_of_long_runs_are_longer() {
+        let interval = |length: u64, set: Option<Nanos>| {
+            let until = Until::Duration(Duration::from_secs(length));
+            let (flowops, order) = (Vec::new(), Vec::new());
+            let transaction =
+                Transaction { until, arrivals: None, flowops, order, at: Position::default() };
+            let group = Group { transactions: vec![transaction], ..Group::default() };
+            let profile = Profile { groups: vec![group], ..Profile::default() };
+            Settings { interval: set, ..Settings::default() }.interval_of(&profile)
+        };
+        assert_eq!(interval(10, None), SECOND);
+        assert_eq!(interval(10 * 3600, None), SECOND);
+        assert_eq!(interval(10 * 3600 + 1, None), 2 * SECOND);
+        assert_eq!(interval(3 * 86_400, None), 8 * SECOND);
+        assert_eq!(interval(3 * 86_400, Some(SECOND)), SECOND);
+    }
 
     #[test]
     fn the_ends_of_few_flows_are_apart_and_those_of_many_together() {

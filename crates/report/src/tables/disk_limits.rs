@@ -42,16 +42,13 @@ impl Table for DiskLimits {
 }
 
 fn rows(measured: &Measurements) -> Rows {
-    let axes = measured.axes();
-    let mut columns: Vec<ColumnOf> =
-        axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
-    columns.extend([
+    let columns = [
         ColumnOf::metric("throughput", "throughput"),
         ColumnOf::metric("read", "source.read"),
         ColumnOf::metric("cached", "source.cached"),
         ColumnOf::metric("write", "sink.write"),
         ColumnOf::metric("sync", "sink.sync"),
         ColumnOf::metric("cycles/KByte", "cycles_per_kbyte"),
-    ]);
-    Rows { columns }
+    ];
+    Rows::by_axes(measured, columns)
 }

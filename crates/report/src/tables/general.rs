@@ -40,10 +40,7 @@ fn build(measured: &Measurements) -> Section {
 }
 
 pub(super) fn rows(measured: &Measurements) -> Rows {
-    let axes = measured.axes();
-    let mut columns: Vec<ColumnOf> =
-        axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
-    columns.push(ColumnOf::metric("throughput", "throughput"));
+    let mut columns = vec![ColumnOf::metric("throughput", "throughput")];
     if answers(measured) {
         columns.push(ColumnOf::metric("transactions", "transactions"));
         columns.push(ColumnOf::metric("p99", "latency.p99"));
@@ -55,7 +52,7 @@ pub(super) fn rows(measured: &Measurements) -> Rows {
         };
         columns.push(ColumnOf::metric(&title, &whose.metric("cycles_per_kbyte")));
     }
-    Rows { columns }
+    Rows::by_axes(measured, columns)
 }
 
 /// Whether there are requests and responses, so that the latency of a transaction means something.

@@ -74,11 +74,7 @@ fn build(measured: &Measurements) -> Section {
 
 /// All but the ratio, which takes the first row too.
 fn rows(measured: &Measurements) -> Rows {
-    let axes = measured.axes();
-    let mut columns: Vec<ColumnOf> =
-        axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
-    columns.extend(figures());
-    Rows { columns }
+    Rows::by_axes(measured, figures())
 }
 
 fn figures() -> [ColumnOf; 5] {

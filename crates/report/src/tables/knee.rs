@@ -27,11 +27,7 @@ impl Table for Knee {
     }
 
     fn rows(&self, measured: &Measurements) -> Option<Rows> {
-        let axes = measured.axes().into_iter();
-        let mut columns: Vec<ColumnOf> =
-            axes.map(|axis| ColumnOf::setting(axis, measured)).collect();
-        columns.extend(figures(measured.axes().contains(&LOAD)));
-        Some(Rows { columns })
+        Some(Rows::by_axes(measured, figures(measured.axes().contains(&LOAD))))
     }
 }
 

@@ -139,13 +139,11 @@ fn ratio(of: &Result<Comparison, String>) -> Cell {
 
 /// While a study goes on.
 fn rows(measured: &Measurements) -> Rows {
-    let axes = measured.axes().into_iter();
-    let mut columns: Vec<ColumnOf> = axes.map(|axis| ColumnOf::setting(axis, measured)).collect();
-    columns.extend([
+    let columns = [
         ColumnOf::metric("throughput", Figure::Throughput.metric()),
         ColumnOf::metric("cycles/KByte", Figure::Cost.metric()),
         ColumnOf::metric("p50", Figure::P50.metric()),
         ColumnOf::metric("p99", Figure::P99.metric()),
-    ]);
-    Rows { columns }
+    ];
+    Rows::by_axes(measured, columns)
 }

@@ -31,18 +31,15 @@ impl Table for RateSearch {
 
     /// While trials are made, each has a row.
     fn rows(&self, measured: &Measurements) -> Option<Rows> {
-        let axes = measured.axes();
-        let mut columns: Vec<ColumnOf> =
-            axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
-        columns.push(ColumnOf::metric("load", "offered"));
-        columns.push(ColumnOf::metric("throughput", "throughput"));
-        columns.push(ColumnOf::new(Column::number("loss"), |point| {
+        let of_trial = ColumnOf::new(Column::number("loss"), |point| {
             let trial = point.runs.first().and_then(Trial::of);
             let measured =
                 trial.ok_or_else(|| "no trial".to_owned()).and_then(|trial| trial.result);
             cells::known(measured.map(|measured| 100.0 * measured.loss), Unit::Percent, loss)
-        }));
-        Some(Rows { columns })
+        });
+        let load = ColumnOf::metric("load", "offered");
+        let throughput = ColumnOf::metric("throughput", "throughput");
+        Some(Rows::by_axes(measured, [load, throughput, of_trial]))
     }
 }
 

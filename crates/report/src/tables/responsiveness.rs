@@ -29,12 +29,7 @@ impl Table for Latencies {
     }
 
     fn rows(&self, measured: &Measurements) -> Option<Rows> {
-        let axes = measured.axes().into_iter();
-        let mut columns: Vec<ColumnOf> =
-            axes.map(|axis| ColumnOf::setting(axis, measured)).collect();
-        columns.extend(rates());
-        columns.extend(percentiles());
-        Some(Rows { columns })
+        Some(Rows::by_axes(measured, rates().into_iter().chain(percentiles())))
     }
 }
 

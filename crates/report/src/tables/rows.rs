@@ -62,6 +62,15 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// The values of all axes, then these columns.
+    pub(super) fn by_axes(
+        measured: &Measurements,
+        columns: impl IntoIterator<Item = ColumnOf>,
+    ) -> Self {
+        let axes = measured.axes().into_iter().map(|axis| ColumnOf::setting(axis, measured));
+        Self { columns: axes.chain(columns).collect() }
+    }
+
     /// The heads.
     #[must_use]
     pub fn head(&self) -> Vec<Column> {

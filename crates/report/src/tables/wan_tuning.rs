@@ -27,11 +27,7 @@ impl Table for WanTuning {
     }
 
     fn rows(&self, measured: &Measurements) -> Option<Rows> {
-        let axes = measured.axes().into_iter();
-        let mut columns: Vec<ColumnOf> =
-            axes.map(|axis| ColumnOf::setting(axis, measured)).collect();
-        columns.extend(figures(measured));
-        Some(Rows { columns })
+        Some(Rows::by_axes(measured, figures(measured)))
     }
 }
 
