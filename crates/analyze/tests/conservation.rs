@@ -5,8 +5,8 @@ mod two_hosts;
 
 use proptest::prelude::*;
 use two_hosts::{Fault, Traffic, analyze};
-use wirecost_model::measure::{Datagrams, Edge, FlowopCounts};
-use wirecost_model::outcome::Outcome;
+use wirecost_model::measure::{Bytes, Datagrams, Edge, FlowopCounts, PhaseResult};
+use wirecost_model::outcome::{Outcome, PhasePlan};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
@@ -296,4 +296,29 @@ fn losses_are_summed_over_the_hosts() {
     assert_eq!(run.datagrams.map(|d| d.lost), Some(0));
     last(&mut outcome, 0).datagrams.lost = 40;
     assert!(differ(&analyze(&outcome)));
+}
+
+/// Counters begin with each phase, and what an earlier phase sent is received in the next one.
+#[test]
+fn what_an_earlier_phase_sent_may_arrive_in_this_one() {
+    let with_earlier_phase = |sent: u64| {
+        let mut outcome = Traffic::default().outcome(Fault::None);
+        outcome.phases.insert(0, PhasePlan { headline: false, ..outcome.phases[0].clone() });
+        for (host, bytes) in outcome.hosts.iter_mut().zip([sent, 0]) {
+            let mut headline = host.phases.remove(0);
+            headline.phase = 1;
+            let mut end = headline.snapshot(Edge::PhaseEnd).unwrap().clone();
+            end.counters.bytes = Bytes { tx_sent: bytes, ..Bytes::default() };
+            let earlier = PhaseResult { snapshots: vec![end], ..PhaseResult::default() };
+            host.phases = vec![earlier, headline];
+        }
+        for snapshot in &mut outcome.hosts[1].phases[1].snapshots {
+            snapshot.counters.bytes.tx_received += EARLIER;
+        }
+        analyze(&outcome)
+    };
+    const EARLIER: u64 = 100_000_000_000;
+    let run = with_earlier_phase(EARLIER);
+    assert!(!differ(&run), "{:?}", run.error);
+    assert!(differ(&with_earlier_phase(0)));
 }
