@@ -28,7 +28,7 @@ fn an_outage_is_found_and_listed() {
     // TCP sends again 0.2, 0.4, 0.8, 1.6 s ... after each loss.
     let length = document.number("/stability/outages/0/seconds");
     assert!((1.7..5.0).contains(&length), "{length}");
-    assert!((0.5..6.0).contains(&document.number("/stability/outages/0/start")), "{finished}");
+    assert!((0.2..8.0).contains(&document.number("/stability/outages/0/start")), "{finished}");
     assert!(document.number("/stability/dip_count") >= 1.0);
     assert!(document.number("/window/started_unix_ms") > 1.7e12);
     for host in [0, 1] {
@@ -48,7 +48,10 @@ fn run_with_outage(duration: &str, outage: Duration) -> Finished {
         .args(["--duration", duration, "--interval", "100ms", "--observe", "none"])
         .args(["--format", "uperf", "--json", "run.json", "--out", "kept"])
         .start();
-    running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
+    // The window begins a second later than the phase.
+    for _ in 0..20 {
+        running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
+    }
     let namespaces = namespaces_of(running.pid);
     let set = |state: &str| {
         let of = ["-n", &namespaces[1], "link", "set", "eth0", state];
