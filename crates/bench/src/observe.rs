@@ -1,12 +1,14 @@
 //! `observe`: what each set of probes costs, against none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use wirecost_linux::clock::{Monotonic, sleep};
+use wirecost_linux::clock::{Monotonic, sleep, thread_cpu_time};
+use wirecost_linux::packet_counters::PacketReader;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
 use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_observe::{EmptyHooks, Observer, Set};
@@ -29,6 +31,10 @@ const RESOLVED: f64 = 6.0;
 /// On the flood: the cost of a set over the cost of empty programs in its hooks.
 const OVER_EMPTY: f64 = 1.3;
 const FLOOD: usize = 2;
+/// Names the counters of packets between sockets and the wire, which every run with datagrams reads at each interval.
+const LEDGER: &str = "ledger";
+/// Ten times as often as a run reads them by default.
+const LEDGER_INTERVAL: Nanos = 100 * MILLISECOND;
 
 /// Excluded time at the start of a slice: attaching, and its after-effects.
 const SETTLE: Nanos = 30 * MILLISECOND;
@@ -45,7 +51,8 @@ pub(crate) struct Observe {
     slice: u64,
 
     /// Measure only these probes, against none and against empty programs in their hooks: as for
-    /// `--observe`, such as `locks` or `drops,locks`. May be repeated.
+    /// `--observe`, such as `locks` or `drops,locks`. `ledger` is the counters of packets, read every 100 ms.
+    /// May be repeated.
     #[arg(long, value_name = "SET")]
     probes: Vec<String>,
 
@@ -64,12 +71,30 @@ enum Variant {
         name: String,
         hooks: EmptyHooks,
     },
+    Ledger {
+        reader: Box<PacketReader>,
+        reads: u32,
+        /// CPU time of all reads.
+        spent: Nanos,
+    },
 }
 
 impl Variant {
+    fn open(name: &str) -> Result<Self, String> {
+        if name == LEDGER {
+            let loopback = BTreeSet::from([IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+            let reader = PacketReader::open(&loopback, &loopback);
+            let reader = Box::new(reader.map_err(|error| error.to_string())?);
+            return Ok(Variant::Ledger { reader, reads: 0, spent: 0 });
+        }
+        let observer = Box::new(Observer::open(request(name)?));
+        Ok(Variant::Probes { name: name.to_owned(), observer })
+    }
+
     fn name(&self) -> &str {
         match self {
             Variant::Probes { name, .. } | Variant::Empty { name, .. } => name,
+            Variant::Ledger { .. } => LEDGER,
         }
     }
 
@@ -81,6 +106,7 @@ impl Variant {
                 Ok(())
             }
             Variant::Empty { hooks, .. } => hooks.attach().map_err(|error| error.to_string()),
+            Variant::Ledger { .. } => Ok(()),
         }
     }
 
@@ -91,7 +117,32 @@ impl Variant {
                 observer.detach();
             }
             Variant::Empty { hooks, .. } => hooks.detach(),
+            Variant::Ledger { .. } => {}
         }
+    }
+
+    /// What a variant does until then.
+    fn until(&mut self, from: Nanos, end: Nanos) -> Result<(), String> {
+        match self {
+            Variant::Probes { observer, .. } => observer.watch(from, end, Nanos::MAX, |due| {
+                sleep(due.saturating_sub(Monotonic.now()));
+                true
+            }),
+            Variant::Empty { .. } => sleep(end.saturating_sub(Monotonic.now())),
+            Variant::Ledger { reader, reads, spent } => {
+                let mut due = from;
+                while due < end {
+                    sleep(due.saturating_sub(Monotonic.now()));
+                    let before = thread_cpu_time();
+                    reader.read().map_err(|error| format!("counters of packets: {error}"))?;
+                    *spent += thread_cpu_time() - before;
+                    *reads += 1;
+                    due += LEDGER_INTERVAL;
+                }
+                sleep(end.saturating_sub(Monotonic.now()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -108,8 +159,7 @@ impl Observe {
         let mut variants = Vec::new();
         let sets = self.sets();
         for name in &sets {
-            let observer = Box::new(Observer::open(request(name)?));
-            variants.push(Variant::Probes { name: name.clone(), observer });
+            variants.push(Variant::open(name)?);
         }
         for (number, set) in sets.iter().enumerate() {
             let tracepoints = tracepoints_of(&mut variants[number])?;
@@ -130,7 +180,18 @@ impl Observe {
             costs.push(self.measure(load, &wirecost, &mut variants)?);
         }
         let names: Vec<String> = variants.iter().map(|variant| variant.name().to_owned()).collect();
-        self.table(out, &names, &costs).map_err(|error| error.to_string())
+        self.table(out, &names, &costs).map_err(|error| error.to_string())?;
+        for variant in &variants {
+            if let Variant::Ledger { reads, spent, .. } = variant {
+                let each = *spent as f64 / 1e3 / f64::from((*reads).max(1));
+                writeln!(
+                    out,
+                    "\nA reading of the ledger takes {each:.0} us of CPU time (mean of {reads})"
+                )
+                .map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     /// What is measured, as `--observe` takes it.
@@ -186,20 +247,15 @@ impl Observe {
     }
 
     /// Waits for the length of a slice, and returns its edges.
-    fn slice(&self, number: Option<usize>, variant: Option<&mut Variant>) -> Slice {
+    fn slice(&self, number: Option<usize>, variant: Option<&mut Variant>) -> Result<Slice, String> {
         sleep(SETTLE);
         let from = Monotonic.now();
         let end = from + self.slice * MILLISECOND;
         match variant {
-            Some(Variant::Probes { observer, .. }) => {
-                observer.watch(from, end, Nanos::MAX, |due| {
-                    sleep(due.saturating_sub(Monotonic.now()));
-                    true
-                });
-            }
-            Some(Variant::Empty { .. }) | None => sleep(end.saturating_sub(Monotonic.now())),
+            Some(variant) => variant.until(from, end)?,
+            None => sleep(end.saturating_sub(Monotonic.now())),
         }
-        Slice { variant: number, from, to: Monotonic.now() }
+        Ok(Slice { variant: number, from, to: Monotonic.now() })
     }
 
     /// Runs the slices of every variant in turn, with a slice without probes between.
@@ -210,13 +266,13 @@ impl Observe {
                 if over.load(Ordering::Relaxed) {
                     return Err("the traffic ended before its time".to_owned());
                 }
-                slices.push(self.slice(None, None));
+                slices.push(self.slice(None, None)?);
                 variant.attach()?;
-                slices.push(self.slice(Some(number), Some(variant)));
+                slices.push(self.slice(Some(number), Some(variant))?);
                 variant.detach();
             }
         }
-        slices.push(self.slice(None, None));
+        slices.push(self.slice(None, None)?);
         Ok(slices)
     }
 

@@ -22,3 +22,5 @@ mod stream_files;
 mod tls;
 mod transports;
 mod worker;
+
+pub use crate::sockets::flows_by_cpu;

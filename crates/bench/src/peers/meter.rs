@@ -265,6 +265,7 @@ mod tests {
             let _second = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let after = Counters::read().unwrap();
             assert_eq!(after.open_ends() - before.open_ends(), 2);
+            let _accepted = listener.accept().unwrap();
             let again = after.protocols.since(&before.protocols, "Tcp.RetransSegs").unwrap();
             (again == 0).then_some((before, after))
         });

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ipnet::IpNet;
@@ -11,6 +13,7 @@ use wirecost_lab as lab;
 use wirecost_linux::cpu_list;
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::Links;
+use wirecost_load::flows_by_cpu;
 use wirecost_model::rss::{
     DeviceSpreading, Fields, Flow, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows, key_bytes,
     table_entries, table_text,
@@ -19,6 +22,8 @@ use wirecost_model::status::Status;
 use wirecost_model::visible::visible;
 
 use super::lab::failure as lab_failure;
+use super::parse_time_not_zero;
+use super::run::{interruptible, random};
 use crate::Failure;
 use crate::terminal;
 
@@ -38,6 +43,7 @@ pub(crate) struct Rss {
 enum Act {
     Show(Show),
     Flows(Flows),
+    Answer(Answer),
 }
 
 /// Show the hash, the key and the table of a device.
@@ -63,11 +69,12 @@ struct DeviceArgument {
 /// Find source addresses and ports whose packets go to chosen queues of a receiver.
 ///
 /// The key, the table and the hashed fields are those of a device of this machine (`--dev`), or what you know of
-/// another (`--key`, `--table`, `--fields`).
+/// another (`--key`, `--table`, `--fields`). For a device that does not tell them, run `wirecost rss answer` on the receiver
+/// and `--ask` on the sender: real flows show on which CPU of the receiver they arrive.
 #[derive(Debug, Args)]
 struct Flows {
     /// The receiver's network device on this machine, or with `--lab` a host of the lab.
-    #[arg(long, value_name = "DEV", required_unless_present = "key", conflicts_with_all = ["key", "table", "fields"])]
+    #[arg(long, value_name = "DEV", required_unless_present_any = ["key", "ask"], conflicts_with_all = ["key", "table", "fields"])]
     dev: Option<String>,
     /// The device is that of a host of this lab.
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = lab::DEFAULT_NAME, requires = "dev")]
@@ -82,6 +89,12 @@ struct Flows {
     /// What the receiver hashes [default: addresses-and-ports].
     #[arg(long, value_name = "FIELDS", value_enum, requires = "key")]
     fields: Option<FieldsArgument>,
+    /// Ask the receiver, by the code that `wirecost rss answer` prints there.
+    #[arg(long, value_name = "CODE", value_parser = parse_code, conflicts_with_all = ["dev", "key", "queues"])]
+    ask: Option<Code>,
+    /// With --ask: CPUs of the receiver to find flows for [default: all on which packets arrive].
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, requires = "ask")]
+    cpus: Option<Cpus>,
     /// Address and port of the receiver.
     #[arg(long, value_name = "IP:PORT")]
     dst: SocketAddr,
@@ -92,9 +105,9 @@ struct Flows {
     #[arg(long, value_name = "FIRST-LAST", default_value = "1024-65535", value_parser = parse_ports)]
     ports: RangeInclusive<u16>,
     /// Queues to find flows for.
-    #[arg(long, value_name = "LIST", value_parser = parse_queues)]
-    queues: Queues,
-    /// Flows for each queue.
+    #[arg(long, value_name = "LIST", value_parser = parse_queues, required_unless_present = "ask")]
+    queues: Option<Queues>,
+    /// Flows for each queue or CPU.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     count: u32,
     /// Protocol of the flows, if the device hashes fields of its own for each.
@@ -104,6 +117,31 @@ struct Flows {
     #[arg(long)]
     json: bool,
 }
+
+/// Tell senders on which CPU of this host their packets arrive.
+///
+/// For devices that do not tell how they spread flows. Run it on the receiver, then the printed command on the sender.
+/// Only who gives the code is answered, with one packet as long as each question. It ends by itself.
+#[derive(Debug, Args)]
+struct Answer {
+    /// Address and port of this host; the port of the program for which flows are wanted, while that does not run, as
+    /// devices hash it too.
+    #[arg(value_name = "IP:PORT")]
+    at: SocketAddr,
+    /// Protocol of the flows.
+    #[arg(long, value_enum, default_value = "udp")]
+    protocol: Protocol,
+    /// How long to answer.
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = parse_time_not_zero)]
+    length: Duration,
+}
+
+/// What those who ask must know.
+#[derive(Debug, Clone, Copy)]
+struct Code(u32);
+
+#[derive(Debug, Clone)]
+struct Cpus(Vec<u32>);
 
 #[derive(Debug, Clone)]
 struct HashKey(Vec<u8>);
@@ -124,6 +162,27 @@ enum FieldsArgument {
 enum Protocol {
     Tcp,
     Udp,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        }
+    }
+}
+
+fn parse_code(text: &str) -> Result<Code, String> {
+    let code = u32::from_str_radix(text, 16);
+    code.map(Code).map_err(|_| "must be the code that `wirecost rss answer` prints".to_owned())
+}
+
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    match cpu_list::parse_list(text) {
+        Some(cpus) if !cpus.is_empty() => Ok(Cpus(cpus)),
+        _ => Err("must be a list of CPUs such as 0-3,8".to_owned()),
+    }
 }
 
 fn parse_key(text: &str) -> Result<HashKey, String> {
@@ -200,8 +259,8 @@ impl Told {
         let Ok(spreading) = ethtool.device_spreading(device) else {
             let message = format!("the driver of {name} does not tell how it spreads flows");
             return Err(Failure::new(Status::Peer, message).help(
-                "devices with one queue do not spread flows; `--key` takes what its manual says. `placement` of a run \
-                 needs none of it: connections are opened until the peer says that they arrive on the right CPU",
+                "devices with one queue do not spread flows; `--key` takes what its manual says. Otherwise run `wirecost rss \
+                 answer` here, which finds flows by where real ones arrive; `placement` of a run does the same by itself",
             ));
         };
         Ok(Self { device: device.to_owned(), spreading })
@@ -267,8 +326,8 @@ impl Told {
         self.spreading.spread(flow).map_err(|hidden| {
             let device = visible(&self.device);
             Failure::new(Status::Peer, format!("{device} does not tell {hidden}"))
-                .help("give what its manual says: --key, --table, --fields. `run --placement` needs none of it: there the \
-                     peer reads from each connection's socket on which CPU its packets arrive (SO_INCOMING_CPU)")
+                .help("give what its manual says (--key, --table, --fields), or run `wirecost rss answer` here, which finds flows by \
+                     where real ones arrive; `placement` of a run does the same by itself")
         })
     }
 }
@@ -286,8 +345,39 @@ impl Rss {
                 Ok(Status::Ok)
             }
             Act::Flows(flows) => flows.run(),
+            Act::Answer(answer) => answer.run(),
         }
     }
+}
+
+impl Answer {
+    fn run(self) -> Result<Status, Failure> {
+        let stop = interruptible();
+        let code = random() as u32;
+        let responder = flows_by_cpu::Responder::start(self.protocol.name(), self.at, code);
+        let responder = responder
+            .map_err(|error| Failure::new(Status::Peer, format!("{}: {error}", self.at)))?;
+        let (at, protocol) = (responder.address(), self.protocol.name());
+        terminal::print(&format!(
+            "Tells for {} on which CPU packets to {protocol} {at} arrive. On the sender, with its address for ADDRESS:\n\n    \
+             wirecost rss flows --ask {code:08x} --protocol {protocol} --dst {at} --src ADDRESS\n",
+            humantime::format_duration(self.length)
+        ));
+        let began = Instant::now();
+        while began.elapsed() < self.length && !stop.load(Ordering::Relaxed) {
+            let left = self.length.saturating_sub(began.elapsed());
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        Ok(Status::Ok)
+    }
+}
+
+/// A flow that was found by asking.
+#[derive(Debug, Serialize)]
+struct FoundByCpu {
+    cpu: u32,
+    source: SocketAddr,
+    destination: SocketAddr,
 }
 
 /// A flow that was found.
@@ -301,14 +391,54 @@ struct Found {
 
 impl Flows {
     fn run(self) -> Result<Status, Failure> {
-        let spread = self.spread()?;
         if self.src.0.iter().any(|source| source.is_ipv4() != self.dst.is_ipv4()) {
             return Err(Failure::usage("--src and --dst have addresses of different families"));
         }
+        match self.ask {
+            Some(code) => self.ask(code),
+            None => self.compute(),
+        }
+    }
+
+    /// Flows whose CPUs the receiver tells.
+    fn ask(&self, Code(code): Code) -> Result<Status, Failure> {
+        let search = flows_by_cpu::Search {
+            protocol: self.protocol.name(),
+            code,
+            destination: self.dst,
+            sources: &self.src.0,
+            ports: self.ports.clone(),
+            cpus: self.cpus.as_ref().map(|Cpus(cpus)| cpus.as_slice()).unwrap_or_default(),
+            count: self.count as usize,
+        };
+        let found = search.find().map_err(|error| {
+            Failure::new(Status::Peer, error)
+                .help("`wirecost rss answer` must be running on the receiver, and --src be addresses of this host")
+        })?;
+        let found: Vec<FoundByCpu> = found
+            .into_iter()
+            .flat_map(|(cpu, sources)| sources.into_iter().map(move |source| (cpu, source)))
+            .map(|(cpu, source)| FoundByCpu { cpu, source, destination: self.dst })
+            .collect();
+        if self.json {
+            print_json(&found)?;
+            return Ok(Status::Ok);
+        }
+        let mut out = "  CPU  source\n".to_owned();
+        for flow in &found {
+            let _ = writeln!(out, "{:>5}  {}", flow.cpu, flow.source);
+        }
+        terminal::print(&out);
+        Ok(Status::Ok)
+    }
+
+    /// Flows whose queues follow from the key, the table and the hashed fields.
+    fn compute(&self) -> Result<Status, Failure> {
+        let spread = self.spread()?;
         let Sources(sources) = &self.src;
         let count = self.count as usize;
         let ports = self.ports.clone();
-        let found = find_flows(&spread, sources, ports, self.dst, &self.queues.0, count).map_err(
+        let found = find_flows(&spread, sources, ports, self.dst, self.queues(), count).map_err(
             |error| {
                 Failure::usage(&error)
                     .help("more addresses (--src) or ports (--ports) give more flows")
@@ -336,11 +466,15 @@ impl Flows {
         Ok(Status::Ok)
     }
 
+    fn queues(&self) -> &[u32] {
+        self.queues.as_ref().map(|Queues(queues)| queues.as_slice()).unwrap_or_default()
+    }
+
     fn spread(&self) -> Result<Spread, Failure> {
         if let Some(device) = &self.dev {
             return Told::of(device, self.lab.as_deref())?.spread(self.protocol, self.dst);
         }
-        let most = self.queues.0.iter().max().copied().unwrap_or(0);
+        let most = self.queues().iter().max().copied().unwrap_or(0);
         let table = match &self.table {
             None => table_entries(&format!("equal {}", most + 1), TABLE_ENTRIES),
             Some(text) => table_entries(text, TABLE_ENTRIES),

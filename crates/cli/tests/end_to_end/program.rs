@@ -121,6 +121,13 @@ impl Program {
         Self::through(unshare, arguments)
     }
 
+    /// In a network namespace that has this name.
+    pub(crate) fn in_namespace(name: &str, arguments: &[&str]) -> Self {
+        let mut ip = Command::new("ip");
+        ip.args(["netns", "exec", name, BINARY]);
+        Self::through(ip, arguments)
+    }
+
     fn through<S: AsRef<OsStr>>(
         mut command: Command,
         arguments: impl IntoIterator<Item = S>,

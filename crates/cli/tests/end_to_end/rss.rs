@@ -1,11 +1,14 @@
 //! `wirecost rss`: flows go to the queues for which they were found, in a lab and on virtio-net.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::{skip, skip_without_namespaces};
-use wirecost_linux::rps;
+use wirecost_linux::{rps, thread};
+use wirecost_model::rss::{DeviceSpreading, Flow};
 
 use crate::guest::Guest;
 use crate::program::{BINARY, Program, until};
@@ -76,6 +79,68 @@ fn flows_go_to_the_queues_of_a_lab_for_which_they_were_found() {
         assert_eq!(received(), expected);
     }
     assert_eq!(expected, [20, 20]);
+}
+
+/// The receiver's sockets tell the CPU, and its table the queue: both divide the flows in the same way.
+#[test]
+fn flows_are_found_by_asking_on_which_cpu_they_arrive() {
+    let test = "flows_are_found_by_asking_on_which_cpu_they_arrive";
+    if skip_without_namespaces(test) {
+        return;
+    }
+    let name = format!("test-{}-ask", std::process::id());
+    let up = Program::new(["lab", "up", "--name", &name, "--queues", "2"]).start().wait_only();
+    let _removed = Removed(name.clone());
+    assert_eq!(up.code, 0, "{up}");
+    let status = Program::new(["lab", "status", "--json"]).finish();
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let labs = status["labs"].as_array().unwrap();
+    let hosts = labs.iter().find(|lab| lab["name"] == name.as_str()).unwrap()["hosts"].clone();
+    let host = |number: usize| {
+        let host = &hosts[number]["host"];
+        let text = |key: &str| host[key].as_str().unwrap().to_owned();
+        (text("namespace"), text("ipv4"))
+    };
+    let ((sender, from), (receiver, to)) = (host(0), host(1));
+    let shown = Program::new(["rss", "show", "h2", &format!("--lab={name}"), "--json"]).finish();
+    let spreading: DeviceSpreading = serde_json::from_str(&shown.stdout).unwrap();
+
+    for protocol in ["udp", "tcp"] {
+        let at = format!("{to}:9000");
+        let answer = ["rss", "answer", &at, "--for", "60s", "--protocol", protocol];
+        let mut answer = Program::in_namespace(&receiver, &answer).start();
+        let command = answer.line(|line| line.contains("rss flows --ask"));
+        let mut words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        assert_eq!(words.pop(), Some("ADDRESS"), "{command}");
+        words.extend([&from, "--count", "8", "--json"]);
+        let found = Program::in_namespace(&sender, &words).finish();
+        assert_eq!(found.code, 0, "{found}");
+        let flows: Vec<Value> = serde_json::from_str(&found.stdout).unwrap();
+        let address = |flow: &Value, key: &str| -> SocketAddr {
+            flow[key].as_str().unwrap().parse().unwrap()
+        };
+        let flow = Flow::of(protocol == "udp", to.parse().unwrap());
+        let spread = spreading.spread(flow).unwrap();
+        let mut queues: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        for flow in &flows {
+            let hash = spread.hash(address(flow, "source"), address(flow, "destination"));
+            let queue = spread.queue(hash).unwrap();
+            queues.entry(flow["cpu"].as_u64().unwrap()).or_default().insert(queue);
+        }
+        // With one CPU both queues are there.
+        let cpus = thread::allowed_cpus().unwrap().len().min(2);
+        assert_eq!((flows.len(), queues.len()), (8 * cpus, cpus), "{found}");
+        if cpus == 2 {
+            assert!(queues.values().all(|queues| queues.len() == 1), "{queues:?}");
+        }
+        let stranger = ["rss", "flows", "--ask", "1", "--dst", &at, "--src", &from];
+        let absent =
+            Program::in_namespace(&sender, &stranger).args(["--protocol", protocol]).finish();
+        assert_eq!(absent.code, 3, "{absent}");
+        assert!(absent.stderr.contains("does not say where packets arrive"), "{absent}");
+        answer.signal(Signal::INT);
+        assert_eq!(answer.wait().code, 0);
+    }
 }
 
 /// In a guest of `scripts/vm --nics`: the devices in namespaces h1 (virtio-net with two queues) and h2.
@@ -281,7 +346,7 @@ fn connections_arrive_on_the_cpus_where_a_profile_places_them_on_veth() {
     if skip_without_namespaces(test) {
         return;
     }
-    let cpus = wirecost_linux::thread::allowed_cpus().unwrap();
+    let cpus = thread::allowed_cpus().unwrap();
     let &[first, second, ..] = &cpus[..] else { return skip(test, "needs two CPUs") };
     let name = format!("test-{}-placed", std::process::id());
     let up = Program::new(["lab", "up", "--name", &name]).start().wait_only();

@@ -5,6 +5,7 @@ mod aligned;
 mod by_step;
 mod data;
 mod files;
+pub mod flows_by_cpu;
 mod io_state;
 mod mailbox;
 mod observed;

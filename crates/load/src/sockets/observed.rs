@@ -27,10 +27,10 @@ use super::probe::{Heard, Probe};
 use crate::transports::Transport;
 
 /// Connections that ask at the same time.
-const TOGETHER: usize = 32;
+pub(super) const TOGETHER: usize = 32;
 /// Connections for each CPU that has been seen: one that takes its share of the flows and is not seen among so many has
 /// a chance of e^-32.
-const EACH: usize = 32;
+pub(super) const EACH: usize = 32;
 /// The limit for a service.
 const MOST: usize = 512;
 /// How long one round may take: a SYN that is lost costs a second.
@@ -187,11 +187,11 @@ impl Search {
     }
 }
 
-const MOVED: &str = "something other than the flow selects the CPU there. On loopback and veth without RPS that is the \
+pub(super) const MOVED: &str = "something other than the flow selects the CPU there. On loopback and veth without RPS that is the \
     CPU of the sender; RFS, threaded NAPI and a moving IRQ affinity do the same. Set rps_cpus of the peer's device \
     (/sys/class/net/DEV/queues/rx-0/rps_cpus) or use placement=random";
 
-fn list(cpus: &BTreeSet<u32>) -> String {
+pub(super) fn list(cpus: &BTreeSet<u32>) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -243,7 +243,7 @@ impl Question<'_> {
             }
             asked += flows.len();
             for flow in flows {
-                flow.probe.abandon(&flow.fd);
+                flow.abandon();
                 if let Some(cpu) = flow.cpu {
                     ports.entry(cpu).or_default().extend(port_of(&flow.fd));
                 }
@@ -260,7 +260,7 @@ impl Question<'_> {
             let fd = self.transport.connect(&address, &self.open.setup)?;
             let hello = Hello { ordinal: (before + number) as u32, ..self.hello };
             let probe = Probe::new(hello, reliable, self.data);
-            Ok(AskedFlow { fd, probe, asked: false, cpu: None })
+            Ok(AskedFlow::new(fd, probe))
         };
         (0..TOGETHER).map(flow).collect()
     }
@@ -269,7 +269,7 @@ impl Question<'_> {
 /// By default TCP draws the hash of a connection anew at each retransmission timeout, and on veth RPS would move the flow
 /// (<https://elixir.bootlin.com/linux/v6.12/source/include/net/sock.h#L2065>, `sk_rethink_txhash`). Kernels before 5.18 have
 /// no such option.
-fn keep_hash(fd: &OwnedFd) {
+pub(super) fn keep_hash(fd: &OwnedFd) {
     const SO_TXREHASH: i32 = 74;
     let _ = plain_option::set(fd, Level::Socket, SO_TXREHASH, &0i32.to_ne_bytes());
 }
@@ -279,15 +279,31 @@ fn port_of(fd: &OwnedFd) -> Option<u16> {
 }
 
 /// One connection that asks.
-struct AskedFlow {
+pub(super) struct AskedFlow {
     fd: OwnedFd,
     probe: Probe,
     asked: bool,
     cpu: Option<u32>,
 }
 
+impl AskedFlow {
+    /// One that may still be connecting.
+    pub(super) fn new(fd: OwnedFd, probe: Probe) -> Self {
+        Self { fd, probe, asked: false, cpu: None }
+    }
+
+    pub(super) fn cpu(&self) -> Option<u32> {
+        self.cpu
+    }
+
+    /// Lets the other end forget it.
+    pub(super) fn abandon(&self) {
+        self.probe.abandon(&self.fd);
+    }
+}
+
 /// Waits until all know their CPUs.
-fn ask(flows: &mut [AskedFlow]) -> io::Result<()> {
+pub(super) fn ask(flows: &mut [AskedFlow]) -> io::Result<()> {
     let deadline = Monotonic.now() + ROUND;
     loop {
         let now = Monotonic.now();

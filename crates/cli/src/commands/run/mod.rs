@@ -404,7 +404,7 @@ pub(crate) fn new_seed() -> u64 {
 }
 
 /// A random number for seeds and tokens.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes),

@@ -35,7 +35,7 @@ impl Probe for Trace {
             tells: "every context switch, wake-up, migration, softirq and interrupt of the first 200 ms of \
                     the window, as a file for a trace viewer (`--out DIR`: trace.json)",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON)",
-            costs: "about 0.2 us at each event (estimated); 3 MiB of the kernel's memory. Always a pass of its own",
+            costs: "about 0.15 us at each event; 3 MiB of the kernel's memory. Always a pass of its own",
             limitations: "131,072 events; later ones are counted and lost. Interrupts without a tracepoint \
                     (NMI, and most vectors of CPUs other than x86) are part of what they interrupted",
         }
