@@ -8,6 +8,8 @@ use crate::statistics::Estimate;
 
 /// What a further pair must add, relative to a pair of the first row, for the rate to scale.
 const SCALES: f64 = 0.9;
+/// More than a further pair can add: a pair of the first row got less than its CPUs can do.
+const IMPLAUSIBLE: f64 = 1.5;
 
 /// What each pair beyond the row before adds, relative to a pair of the first row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,6 +72,10 @@ impl Added {
         self.interval.map_or(self.ratio, |(_, high)| high) < SCALES
     }
 
+    fn is_implausible(self) -> bool {
+        self.interval.map_or(self.ratio, |(low, _)| low) > IMPLAUSIBLE
+    }
+
     fn text(self) -> String {
         match self.interval {
             None => format!("{:.2}", self.ratio),
@@ -96,6 +102,17 @@ fn of_group(group: &Group<'_>) -> Answer {
         .enumerate()
         .filter_map(|(place, step)| Some((place, step?)))
         .collect();
+    if let Some(&(place, step)) = steps.iter().find(|(_, step)| step.added.is_implausible())
+        && let (Some((first, _)), Some((number, _))) = (rates.first(), rates.get(place))
+    {
+        return Err(format!(
+            "of {} each further one adds {:.2} of the rate of one with {}: something disturbed the runs with {}",
+            pairs(*number),
+            step.added.ratio,
+            pairs(*first),
+            pairs(*first)
+        ));
+    }
     let stop = steps.iter().find(|(_, step)| step.added.falls_short()).copied();
     let (Some(&(first_pairs, first)), Some(&(last_pairs, last)), Some(&(_, last_step))) =
         (rates.first(), rates.last(), steps.last())
@@ -111,13 +128,17 @@ fn of_group(group: &Group<'_>) -> Answer {
         None => (
             last_step.added,
             format!(
-                "{begin} server reads {} with {} and {} with {}: the rate scales to {}, each adding at least \
-             {:.2} of the rate of one",
+                "{begin} server reads {} with {} and {} with {}: the rate scales to {}, {} {:.2} of the rate of one",
                 rate(first),
                 pairs(first_pairs),
                 rate(last),
                 pairs(last_pairs),
                 pairs(last_pairs),
+                if steps.len() == 1 {
+                    "each further one adding"
+                } else {
+                    "each further one adding at least"
+                },
                 steps.iter().map(|(_, step)| step.added.ratio).fold(f64::INFINITY, f64::min)
             ),
         ),

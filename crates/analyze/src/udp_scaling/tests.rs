@@ -221,8 +221,24 @@ fn the_seeds_steady_counts_scale_to_all_pairs() {
     let measured = study(&[(&[], STEADY)], |_, _| {});
     assert_eq!(
         sentence(&measured, "scaling"),
-        "The server reads 266,000 /s with 1 pair and 1,120,000 /s with 4 pairs: the rate scales to 4 pairs, each adding at least \
-         0.92 of the rate of one."
+        "The server reads 266,000 /s with 1 pair and 1,120,000 /s with 4 pairs: the rate scales to 4 pairs, each further one adding at \
+         least 0.92 of the rate of one."
+    );
+}
+
+/// A pair that was kept from its CPUs is no measure of what further ones add.
+#[test]
+fn of_a_disturbed_first_row_no_scaling_is_told() {
+    let disturbed: Rates = [
+        [20_832.0, 5_297.0, 5_297.0, 5_297.0],
+        [200e3, 96_620.0, 96_620.0, 96_620.0],
+        [300e3, 190e3, 190e3, 190e3],
+        [400e3, 290e3, 290e3, 290e3],
+    ];
+    let disturbed = study(&[(&[], disturbed)], |_, _| {});
+    assert_eq!(
+        silent(&disturbed, "scaling"),
+        "of 2 pairs each further one adds 17.24 of the rate of one with 1 pair: something disturbed the runs with 1 pair"
     );
 }
 

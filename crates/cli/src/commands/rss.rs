@@ -1,5 +1,6 @@
 //! `wirecost rss`: how a device spreads flows over its receive queues.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -13,7 +14,7 @@ use wirecost_lab as lab;
 use wirecost_linux::cpu_list;
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::Links;
-use wirecost_load::flows_by_cpu;
+use wirecost_load::flows_by_cpu::{self, SearchError};
 use wirecost_model::rss::{
     DeviceSpreading, Fields, Flow, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows, key_bytes,
     table_entries, table_text,
@@ -90,10 +91,10 @@ struct Flows {
     #[arg(long, value_name = "FIELDS", value_enum, requires = "key")]
     fields: Option<FieldsArgument>,
     /// Ask the receiver, by the code that `wirecost rss answer` prints there.
-    #[arg(long, value_name = "CODE", value_parser = parse_code, conflicts_with_all = ["dev", "key", "queues"])]
+    #[arg(long, value_name = "CODE", value_parser = parse_code, conflicts_with_all = ["dev", "key", "table", "fields", "queues"])]
     ask: Option<Code>,
     /// With --ask: CPUs of the receiver to find flows for [default: all on which packets arrive].
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus, requires = "ask")]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, requires = "ask", conflicts_with_all = ["dev", "key"])]
     cpus: Option<Cpus>,
     /// Address and port of the receiver.
     #[arg(long, value_name = "IP:PORT")]
@@ -212,6 +213,8 @@ fn parse_sources(text: &str) -> Result<Sources, String> {
             return Err(format!("more than {SOURCES} addresses"));
         }
     }
+    let mut seen = BTreeSet::new();
+    sources.retain(|source| seen.insert(*source));
     Ok(Sources(sources))
 }
 
@@ -352,6 +355,10 @@ impl Rss {
 
 impl Answer {
     fn run(self) -> Result<Status, Failure> {
+        if self.at.ip().is_unspecified() || self.at.ip().is_multicast() {
+            return Err(Failure::usage(format!("{} is no address of one host", self.at.ip()))
+                .help("the address to which senders will send"));
+        }
         let stop = interruptible();
         let code = random() as u32;
         let responder = flows_by_cpu::Responder::start(self.protocol.name(), self.at, code);
@@ -412,8 +419,18 @@ impl Flows {
             count: self.count as usize,
         };
         let found = search.find().map_err(|error| {
-            Failure::new(Status::Peer, error)
-                .help("`wirecost rss answer` must be running on the receiver, and --src be addresses of this host")
+            let help = match error {
+                SearchError::Unanswered(..) => Some(
+                    "is `wirecost rss answer` running there, for this address, protocol and code?",
+                ),
+                SearchError::NotHere(_) => Some("--src: addresses of this host, which sends"),
+                SearchError::TooFew { .. } | SearchError::InUse => {
+                    Some("more addresses (--src) or ports (--ports) give more flows")
+                }
+                SearchError::Moved { .. } | SearchError::Failed(..) => None,
+            };
+            let failure = Failure::new(Status::Peer, error);
+            help.into_iter().fold(failure, Failure::help)
         })?;
         let found: Vec<FoundByCpu> = found
             .into_iter()

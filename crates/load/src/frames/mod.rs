@@ -90,7 +90,7 @@ fn check(device: &Device, address: IpAddr, longest: u64) -> Result<(), String> {
     let name = &device.name;
     if device.ethernet.is_none() {
         return Err(format!(
-            "{name} has no Ethernet frames; use --lab, or hosts that Ethernet devices connect"
+            "{name} has no Ethernet frames; use --lab without --queues, or hosts that Ethernet devices connect"
         ));
     }
     if device.has_program {

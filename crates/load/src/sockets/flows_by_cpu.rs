@@ -12,7 +12,7 @@ use wirecost_model::plan::Address;
 use wirecost_program::hello::Hello;
 use wirecost_program::socket_setup::SocketSetup;
 
-use super::observed::{AskedFlow, EACH, MOVED, TOGETHER, ask, keep_hash, list};
+use super::observed::{AskedFlow, EACH, TOGETHER, ask, keep_hash, list};
 use super::probe::Probe;
 use crate::broker::{Broker, ListenerKind, Route, SharedListener};
 use crate::permissions::Partners;
@@ -58,6 +58,29 @@ fn transport(protocol: &str) -> io::Result<&'static dyn Transport> {
     transports::find(protocol).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
+/// Why flows were not found.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    #[error("{0} does not say where packets arrive ({1})")]
+    Unanswered(SocketAddr, io::Error),
+    #[error(
+        "packets from {source_address} arrived on CPU {before} of the receiver, and then on CPU {after}: something other than \
+        addresses and ports selects the CPU there. On veth and loopback the kernel draws the hash of each socket anew; RFS, \
+        threaded NAPI and a moving IRQ affinity do the same"
+    )]
+    Moved { source_address: SocketAddr, before: u32, after: u32 },
+    #[error(
+        "{found} of {asked} flows arrived on CPU {cpu} of the receiver; flows arrived on CPU {seen}"
+    )]
+    TooFew { cpu: u32, found: usize, asked: usize, seen: String },
+    #[error("{0} is no address of this host")]
+    NotHere(IpAddr),
+    #[error("all the ports are in use")]
+    InUse,
+    #[error("cannot ask {0} where packets arrive: {1}")]
+    Failed(SocketAddr, io::Error),
+}
+
 /// Which flows to find.
 #[derive(Debug, Clone)]
 pub struct Search<'a> {
@@ -77,20 +100,22 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Flows for each CPU, in the order of trying. Each was asked about twice, by two sockets on different CPUs of this
-    /// host.
+    /// Flows for each CPU, in the order of trying. Each was asked about at least twice, by sockets on different CPUs of this
+    /// host, and the first ones together at least 32 times again: if the CPU is random, each answer agrees by chance.
     ///
     /// # Errors
-    /// Why flows cannot be found, in one sentence.
-    pub fn find(&self) -> Result<BTreeMap<u32, Vec<SocketAddr>>, String> {
+    /// Why flows cannot be found.
+    pub fn find(&self) -> Result<BTreeMap<u32, Vec<SocketAddr>>, SearchError> {
         // A thread of its own, as it changes the CPU on which it runs.
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.find_here());
-            thread.join().unwrap_or_else(|_| Err("the search for flows failed".to_owned()))
+            thread.join().unwrap_or_else(|_| {
+                Err(SearchError::Failed(self.destination, io::Error::other("a panic")))
+            })
         })
     }
 
-    fn find_here(&self) -> Result<BTreeMap<u32, Vec<SocketAddr>>, String> {
+    fn find_here(&self) -> Result<BTreeMap<u32, Vec<SocketAddr>>, SearchError> {
         let own = thread::allowed_cpus().unwrap_or_default();
         let mut found =
             Found { cpus: self.cpus, count: self.count, flows: BTreeMap::new(), asked: 0 };
@@ -105,10 +130,16 @@ impl Search<'_> {
                 break;
             }
             let first = self.cpus_of(&some, own.first())?;
-            // What is not had a second time has been taken by somebody else.
             let again: Vec<SocketAddr> = first.keys().copied().collect();
-            let second = self.cpus_of(&again, own.get(1).or(own.first()))?;
-            found.add(&some, &first, &second)?;
+            let times = if found.asked == 0 { EACH.div_ceil(again.len().max(1)) } else { 1 };
+            let mut arrived = first.clone();
+            for _ in 0..times {
+                let second = self.cpus_of(&again, own.get(1).or(own.first()))?;
+                // What is not had again has been taken by somebody else.
+                arrived.retain(|source, _| second.contains_key(source));
+                compare(&first, &second)?;
+            }
+            found.add(&some, &arrived);
         }
         found.result()
     }
@@ -118,29 +149,31 @@ impl Search<'_> {
         &self,
         sources: &[SocketAddr],
         from: Option<&u32>,
-    ) -> Result<BTreeMap<SocketAddr, u32>, String> {
-        let asked = || -> io::Result<Vec<(SocketAddr, AskedFlow)>> {
-            if let Some(&cpu) = from {
-                thread::pin(cpu)?;
-            }
-            let transport = transport(self.protocol)?;
-            let (mut had, mut flows) = (Vec::new(), Vec::new());
-            for &source in sources {
-                match self.open(transport, source, flows.len() as u32) {
-                    Ok(flow) => {
-                        had.push(source);
-                        flows.push(flow);
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                    Err(error) => return Err(error),
+    ) -> Result<BTreeMap<SocketAddr, u32>, SearchError> {
+        let failed = |error| SearchError::Failed(self.destination, error);
+        if let Some(&cpu) = from {
+            thread::pin(cpu).map_err(failed)?;
+        }
+        let transport = transport(self.protocol).map_err(failed)?;
+        let (mut had, mut flows) = (Vec::new(), Vec::new());
+        for &source in sources {
+            match self.open(transport, source, flows.len() as u32) {
+                Ok(flow) => {
+                    had.push(source);
+                    flows.push(flow);
                 }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    return Err(SearchError::NotHere(source.ip()));
+                }
+                Err(error) => return Err(failed(error)),
             }
-            let answered = ask(&mut flows);
-            flows.iter().for_each(AskedFlow::abandon);
-            answered.map(|()| had.into_iter().zip(flows).collect())
-        };
-        let asked = asked().map_err(|error| self.failed(&error))?;
-        Ok(asked.into_iter().filter_map(|(source, flow)| Some((source, flow.cpu()?))).collect())
+        }
+        let answered = ask(&mut flows);
+        flows.iter().for_each(AskedFlow::abandon);
+        answered.map_err(|error| self.unanswered(error))?;
+        let flows = had.into_iter().zip(flows);
+        Ok(flows.filter_map(|(source, flow)| Some((source, flow.cpu()?))).collect())
     }
 
     fn open(
@@ -157,18 +190,30 @@ impl Search<'_> {
         Ok(AskedFlow::new(fd, Probe::new(hello, reliable, None)))
     }
 
-    fn failed(&self, error: &io::Error) -> String {
-        let to = self.destination;
+    fn unanswered(&self, error: io::Error) -> SearchError {
+        use io::ErrorKind::{ConnectionRefused, ConnectionReset, TimedOut};
         match error.kind() {
-            io::ErrorKind::AddrNotAvailable => "a source is no address of this host".to_owned(),
-            io::ErrorKind::TimedOut
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset => {
-                format!("{to} does not say where packets arrive ({error})")
+            TimedOut | ConnectionRefused | ConnectionReset => {
+                SearchError::Unanswered(self.destination, error)
             }
-            _ => format!("cannot ask {to} where packets arrive: {error}"),
+            _ => SearchError::Failed(self.destination, error),
         }
     }
+}
+
+fn compare(
+    first: &BTreeMap<SocketAddr, u32>,
+    second: &BTreeMap<SocketAddr, u32>,
+) -> Result<(), SearchError> {
+    for (&source_address, &after) in second {
+        match first.get(&source_address) {
+            Some(&before) if before != after => {
+                return Err(SearchError::Moved { source_address, before, after });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What has been found so far.
@@ -181,25 +226,13 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// Adds flows in the order of trying.
-    fn add(
-        &mut self,
-        sources: &[SocketAddr],
-        first: &BTreeMap<SocketAddr, u32>,
-        second: &BTreeMap<SocketAddr, u32>,
-    ) -> Result<(), String> {
+    fn add(&mut self, sources: &[SocketAddr], arrived: &BTreeMap<SocketAddr, u32>) {
         for source in sources {
-            let (Some(&cpu), Some(&again)) = (first.get(source), second.get(source)) else {
-                continue;
-            };
-            if cpu != again {
-                return Err(format!(
-                    "packets from {source} arrived on CPU {cpu} of the receiver, and then on CPU {again}: {MOVED}"
-                ));
+            if let Some(&cpu) = arrived.get(source) {
+                self.asked += 1;
+                self.flows.entry(cpu).or_default().push(*source);
             }
-            self.asked += 1;
-            self.flows.entry(cpu).or_default().push(*source);
         }
-        Ok(())
     }
 
     fn is_enough(&self) -> bool {
@@ -210,9 +243,9 @@ impl Found<'_> {
         }
     }
 
-    fn result(mut self) -> Result<BTreeMap<u32, Vec<SocketAddr>>, String> {
+    fn result(mut self) -> Result<BTreeMap<u32, Vec<SocketAddr>>, SearchError> {
         if self.flows.is_empty() {
-            return Err("other sockets have all the ports".to_owned());
+            return Err(SearchError::InUse);
         }
         let seen: BTreeSet<u32> = self.flows.keys().copied().collect();
         let wanted =
@@ -221,12 +254,8 @@ impl Found<'_> {
         for cpu in &wanted {
             let flows = self.flows.entry(*cpu).or_default();
             if flows.len() < self.count {
-                return Err(format!(
-                    "of {} flows {} arrived on CPU {cpu} of the receiver; flows arrived on CPU {}",
-                    self.asked,
-                    flows.len(),
-                    list(&seen)
-                ));
+                let (found, asked, seen) = (flows.len(), self.asked, list(&seen));
+                return Err(SearchError::TooFew { cpu: *cpu, found, asked, seen });
             }
             flows.truncate(self.count);
         }
@@ -256,7 +285,8 @@ mod tests {
             let at = "127.0.0.1:0".parse().unwrap();
             let responder = Responder::start(protocol, at, 7).unwrap();
             let sources = ["127.0.0.1".parse().unwrap()];
-            let refused = search(protocol, responder.address(), &sources).find().unwrap_err();
+            let refused =
+                search(protocol, responder.address(), &sources).find().unwrap_err().to_string();
             let moved =
                 format!("arrived on CPU {} of the receiver, and then on CPU {}", cpus[0], cpus[1]);
             assert!(refused.contains(&moved), "{protocol}: {refused}");
@@ -267,11 +297,12 @@ mod tests {
     fn who_does_not_know_the_code_is_not_answered() {
         let responder = Responder::start("tcp", "127.0.0.1:0".parse().unwrap(), 8).unwrap();
         let sources = ["127.0.0.1".parse().unwrap()];
-        let refused = search("tcp", responder.address(), &sources).find().unwrap_err();
+        let refused = search("tcp", responder.address(), &sources).find().unwrap_err().to_string();
         assert!(refused.contains("does not say where packets arrive"), "{refused}");
         let elsewhere = ["198.18.255.254".parse().unwrap()];
-        let refused = search("tcp", responder.address(), &elsewhere).find().unwrap_err();
-        assert_eq!(refused, "a source is no address of this host");
+        let refused =
+            search("tcp", responder.address(), &elsewhere).find().unwrap_err().to_string();
+        assert_eq!(refused, "198.18.255.254 is no address of this host");
     }
 
     #[test]
@@ -281,8 +312,8 @@ mod tests {
             let mut found = Found { cpus, count: 2, flows: BTreeMap::new(), asked: 0 };
             let flows: BTreeMap<_, _> = of.iter().map(|&(port, cpu)| (source(port), cpu)).collect();
             let sources: Vec<_> = of.iter().map(|&(port, _)| source(port)).collect();
-            found.add(&sources, &flows, &flows).unwrap();
-            (found.is_enough(), found.result())
+            found.add(&sources, &flows);
+            (found.is_enough(), found.result().map_err(|error| error.to_string()))
         };
         let of = [(9, 0), (3, 4), (4, 0), (5, 4), (6, 0)];
         let both =
@@ -292,8 +323,8 @@ mod tests {
         assert_eq!(found(&[4, 0], &of), (true, Ok(both.clone())));
         assert_eq!(found(&[4], &of), (true, Ok(BTreeMap::from([(4, both[&4].clone())]))));
         let (enough, refused) = found(&[1], &of);
-        let expected = "of 5 flows 0 arrived on CPU 1 of the receiver; flows arrived on CPU 0, 4";
+        let expected = "0 of 5 flows arrived on CPU 1 of the receiver; flows arrived on CPU 0, 4";
         assert_eq!((enough, refused.unwrap_err().as_str()), (false, expected));
-        assert!(found(&[], &[]).1.unwrap_err().contains("other sockets"));
+        assert!(found(&[], &[]).1.unwrap_err().contains("in use"));
     }
 }

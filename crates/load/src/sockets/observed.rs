@@ -187,7 +187,7 @@ impl Search {
     }
 }
 
-pub(super) const MOVED: &str = "something other than the flow selects the CPU there. On loopback and veth without RPS that is the \
+const MOVED: &str = "something other than the flow selects the CPU there. On loopback and veth without RPS that is the \
     CPU of the sender; RFS, threaded NAPI and a moving IRQ affinity do the same. Set rps_cpus of the peer's device \
     (/sys/class/net/DEV/queues/rx-0/rps_cpus) or use placement=random";
 

@@ -208,7 +208,7 @@ fn in_one_line(frames: &Frames) -> String {
     let of = |from, stage| rate(from, stage).unwrap_or_else(|| "0".to_owned());
     let there = format!(
         "per second: generated {}; received {}; seen by the peer {}",
-        of(Side::Master, Stage::Sent),
+        of(Side::Master, Stage::Generated),
         of(Side::Master, Stage::Received),
         of(Side::Master, Stage::Read),
     );
