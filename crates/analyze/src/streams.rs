@@ -3,7 +3,7 @@
 //! The end that received more tells what moved, as what a sender has handed to its kernel has not arrived. Of a stream it
 //! knows bytes at instants; between these its throughput is even.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::clock;
 use wirecost_model::convergence::Stream;
@@ -11,7 +11,7 @@ use wirecost_model::measure::{Edge, FairnessSums, StrandSeries};
 use wirecost_model::program::Side;
 use wirecost_model::run::{Fairness, GroupFairness, Run, StreamGroup};
 
-use crate::convergence::{self, Curve, LEAST};
+use crate::convergence::{self, Curve, LEAST, Sender};
 use crate::window::HostWindow;
 
 /// Jain's index of streams that share fairly.
@@ -97,12 +97,35 @@ fn follow<'a>(windows: &[HostWindow<'a>], length: f64) -> Vec<Followed<'a>> {
                 series,
                 rates: curve.rates(longest(length, curve.spacing())),
                 rate: curve.mean(from, to),
-                rtt_us: round_trips.get(&(series.group, series.strand)).copied(),
+                rtt_us: round_trip(windows, &round_trips, window, series),
                 curve,
             });
         }
     }
     followed
+}
+
+/// Of a stream as its receiver names it: that of the strand of the same number at the far end.
+fn round_trip(
+    windows: &[HostWindow<'_>],
+    round_trips: &BTreeMap<Sender<'_>, f64>,
+    receiver: &HostWindow<'_>,
+    series: &StrandSeries,
+) -> Option<f64> {
+    let (side, group, strand) = (receiver.host.side, series.group, series.strand);
+    let has_group = |window: &&HostWindow<'_>| {
+        window.host.side == side && window.phase.strand_series.iter().any(|of| of.group == group)
+    };
+    // A strand of the master with connections to several peers is sampled on one of them, and it is unknown on which.
+    if side == Side::Peer && windows.iter().filter(has_group).count() > 1 {
+        return None;
+    }
+    let senders = windows.iter().filter(|window| window.host.side != side);
+    let known = senders.filter_map(|window| {
+        round_trips.get(&Sender { host: &window.host.name, group, strand }).copied()
+    });
+    // What several peers send to a strand of the master is one stream, which is as slow as the slowest of them.
+    known.reduce(f64::max)
 }
 
 fn fairness(

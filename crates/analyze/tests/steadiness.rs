@@ -148,6 +148,42 @@ fn windows_are_of_twenty_round_trips() {
     assert_eq!(convergence.windows.len(), 20);
 }
 
+/// Adds a peer like the first, with a name of its own.
+fn add_peer(outcome: &mut Outcome) {
+    let mut other = outcome.hosts[1].clone();
+    other.name = "other".to_owned();
+    outcome.hosts.push(other);
+}
+
+#[test]
+fn round_trips_of_strands_with_the_same_number_are_those_of_their_hosts() {
+    let traffic =
+        Traffic { tx_rate: 0.0, rx_rate: 1e9, ramp: 0.0, window: 60.0, ..Traffic::default() };
+    let mut outcome = traffic.outcome(Fault::None);
+    add_peer(&mut outcome);
+    // Most samples are of the near peer.
+    sample(&mut outcome, 1, 0, 20_000.0);
+    let near = outcome.hosts[1].phases[0].tcp_samples[0];
+    outcome.hosts[1].phases[0].tcp_samples = vec![near; 9];
+    sample(&mut outcome, 2, 0, 200_000.0);
+    assert_eq!(analyze(&outcome).convergence.unwrap().window_seconds, 4.0);
+}
+
+#[test]
+fn a_stream_has_the_round_trip_time_of_its_sender_where_that_is_known() {
+    let mut outcome = outcome(1.0, 19.0);
+    follow(&mut outcome, &[(0, 0, |_| 1e6)], 20.0);
+    sample(&mut outcome, 0, 0, 30_000.0);
+    sample(&mut outcome, 1, 0, 900_000.0);
+    let of = |outcome: &Outcome| -> Vec<Option<f64>> {
+        analyze(outcome).streams.unwrap().iter().map(|stream| stream.rtt_us).collect()
+    };
+    assert_eq!(of(&outcome), [Some(30_000.0)]);
+    // The strand has a connection to each of two peers, and was sampled on one of them.
+    add_peer(&mut outcome);
+    assert_eq!(of(&outcome), [None, None]);
+}
+
 #[test]
 fn each_stream_has_a_time_of_its_own() {
     let mut outcome = outcome(1.0, 19.0);
@@ -213,10 +249,8 @@ fn a_stream_that_starves_beside_others_counts() {
 fn of_a_part_of_the_streams_nothing_is_said() {
     let mut outcome = outcome(1.0, 19.0);
     follow(&mut outcome, &[(0, 0, |_| 1e6), (0, 1, |_| 1e6)], 20.0);
-    let mut other = outcome.hosts[1].clone();
-    other.name = "other".to_owned();
-    other.phases[0].strand_series.clear();
-    outcome.hosts.push(other);
+    add_peer(&mut outcome);
+    outcome.hosts[2].phases[0].strand_series.clear();
     assert!(analyze(&outcome).streams.is_none_or(|streams| streams.is_empty()));
 }
 

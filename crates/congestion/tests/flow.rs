@@ -1,26 +1,77 @@
-//! BIC as a BPF program in a real flow with losses, against the model.
+//! BIC in a real flow with losses, against the model: as a BPF program, and as the kernel's module.
 #![cfg(test)]
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::{Link, Object, ObjectBuilder};
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 use wirecost_congestion::bic::model::{LOW_WINDOW, replay};
-use wirecost_congestion::bic::trace::{Call, Event};
+use wirecost_congestion::bic::trace::{self, Call, Event};
 use wirecost_congestion::bic::{self, Traced};
 use wirecost_congestion::names;
 use wirecost_lab::{Lab, LabSpec};
 use wirecost_linux::netns::NetNs;
-use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+use wirecost_linux::privilege::{skip, skip_without_namespaces, skip_without_tracing};
 
 const LOSS: u32 = 4;
 const BUFFER: usize = 4 << 20;
 /// Far more than any of it takes on a busy machine: seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Records the calls of congestion control.
+trait Trace {
+    /// For setsockopt(2), `TCP_CONGESTION`.
+    fn name(&self) -> &str;
+    /// Events since the last call, and how many were lost.
+    fn events(&self) -> (Vec<Event>, u64);
+}
+
+impl Trace for Traced {
+    fn name(&self) -> &str {
+        self.kernel_name()
+    }
+
+    fn events(&self) -> (Vec<Event>, u64) {
+        self.events().unwrap()
+    }
+}
+
+/// Of the kernel's own BIC, by fentry and fexit.
+struct KernelTrace {
+    object: Object,
+    _links: Vec<Link>,
+}
+
+impl KernelTrace {
+    fn start() -> Self {
+        const TRACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bic_kernel_trace.bpf.o"));
+        let load = || {
+            let object = ObjectBuilder::default().open_memory(TRACE)?.load()?;
+            let links: libbpf_rs::Result<_> =
+                object.progs_mut().map(|prog| prog.attach()).collect();
+            Ok::<_, libbpf_rs::Error>((object, links?))
+        };
+        let (object, links) = wirecost_bpf_log::logged(load)
+            .unwrap_or_else(|(error, log)| panic!("{error:#}\n{log}"));
+        Self { object, _links: links }
+    }
+}
+
+impl Trace for KernelTrace {
+    fn name(&self) -> &str {
+        "bic"
+    }
+
+    fn events(&self) -> (Vec<Event>, u64) {
+        trace::read(&self.object).unwrap()
+    }
+}
 
 /// A connection from the first host to the second, whose sender has this congestion control.
 fn connect(a: &NetNs, b: &NetNs, to: SocketAddr, name: &str) -> (TcpStream, TcpStream) {
@@ -78,11 +129,11 @@ impl Drop for EndOnDrop<'_> {
 }
 
 /// All events of a flow that loses packets, and its path once.
-fn record(traced: &Traced) -> (Vec<Event>, u64) {
+fn record(trace: &dyn Trace) -> (Vec<Event>, u64) {
     let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let [a, b] = [0, 1].map(|host: usize| lab.hosts()[host].open().unwrap());
     let to = SocketAddr::new(lab.hosts()[1].ipv4.into(), 0);
-    let (mut client, mut server) = connect(&a, &b, to, traced.kernel_name());
+    let (mut client, mut server) = connect(&a, &b, to, trace.name());
     client.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
     let ends = AtomicBool::new(false);
     let (mut events, mut lost) = (Vec::new(), 0);
@@ -121,7 +172,7 @@ fn record(traced: &Traced) -> (Vec<Event>, u64) {
                         all
                     });
                 assert!(began.elapsed() < PATIENCE, "no {what}: {calls:?}, and {lost} lost");
-                let (more, gone) = traced.events().unwrap();
+                let (more, gone) = trace.events();
                 events.extend(more);
                 lost = gone;
                 std::thread::sleep(Duration::from_millis(5));
@@ -141,14 +192,9 @@ fn record(traced: &Traced) -> (Vec<Event>, u64) {
     (events, lost)
 }
 
-#[test]
-fn the_trace_of_a_flow_with_losses_agrees_with_the_model() {
-    let test = "the_trace_of_a_flow_with_losses_agrees_with_the_model";
-    if skip_without_namespaces(test) || skip_without_tracing(test) {
-        return;
-    }
-    let traced = Traced::load().unwrap();
-    let (events, lost) = record(&traced);
+/// Records a flow, and replays it.
+fn agrees(trace: &dyn Trace) {
+    let (events, lost) = record(trace);
     assert_eq!(lost, 0);
     let agreement = replay(&events, bic::jiffies_per_second()).unwrap_or_else(|it| panic!("{it}"));
     println!("{agreement:?}");
@@ -167,6 +213,42 @@ fn the_trace_of_a_flow_with_losses_agrees_with_the_model() {
     let wrong = other.iter_mut().rfind(|event| event.call() == Some(Call::CongAvoid)).unwrap();
     wrong.after.cwnd += 1;
     assert!(replay(&other, bic::jiffies_per_second()).is_err());
+}
+
+#[test]
+fn the_trace_of_a_flow_with_losses_agrees_with_the_model() {
+    let test = "the_trace_of_a_flow_with_losses_agrees_with_the_model";
+    if skip_without_namespaces(test) || skip_without_tracing(test) {
+        return;
+    }
+    agrees(&Traced::load().unwrap());
+}
+
+/// Set where this test is the program of a virtual machine, whose kernel has the module.
+const IN_GUEST: &str = "WIRECOST_TEST_IN_GUEST";
+/// Exit code of `scripts/vm` where this machine lacks what it takes.
+const LACKS: i32 = 126;
+
+#[test]
+fn the_trace_of_the_kernels_own_bic_agrees_with_the_model() {
+    let test = "the_trace_of_the_kernels_own_bic_agrees_with_the_model";
+    if std::env::var_os(IN_GUEST).is_some() {
+        return agrees(&KernelTrace::start());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/vm");
+    let mut command = Command::new(vm);
+    command.arg(directory.path()).args(["tcp_bic,veth", "env", &format!("{IN_GUEST}=1")]);
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    let done = command.output().unwrap();
+    if done.status.code() == Some(LACKS) {
+        return skip(test, String::from_utf8_lossy(&done.stderr).trim());
+    }
+    let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap_or_default();
+    let said = ["console", "stdout", "stderr"].map(read).join("\n");
+    assert!(done.status.success(), "{done:?}\n{said}");
+    let agreement = said.lines().find(|line| line.contains("Agreement {"));
+    println!("{}", agreement.unwrap_or_else(|| panic!("{said}")));
 }
 
 #[test]

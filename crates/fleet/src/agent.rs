@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use socket2::Socket;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::privilege::{LOAD, TRACING, TUNING};
-use wirecost_linux::{confine, environment, facts};
+use wirecost_linux::{confine, facts};
 use wirecost_load::engines;
 pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
@@ -513,7 +513,7 @@ impl Session {
                 self.send_notice(&Notice::Environment(serde_json::Value::Null))
             }
             Order::Environment => {
-                let environment = serde_json::to_value(environment::read())?;
+                let environment = serde_json::to_value(crate::environment::read())?;
                 self.send_notice(&Notice::Environment(environment))
             }
             Order::Summarize => {

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod ask;
 mod clock_offset;
 pub mod controller;
+pub mod environment;
 pub mod guest;
 pub mod host;
 pub mod listener;

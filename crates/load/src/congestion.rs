@@ -3,7 +3,7 @@
 use std::io;
 
 use wirecost_congestion::{Error, Loaded, UserObject, bic, names, obstacle};
-use wirecost_model::congestion::{BPF_BIC, CongestionObject};
+use wirecost_model::congestion::{AVAILABLE, BPF_BIC, CongestionObject};
 use wirecost_model::plan::Plan;
 use wirecost_profile::io_options::IoOption as _;
 use wirecost_profile::io_options::cc::Cc;
@@ -98,6 +98,7 @@ pub(crate) fn unknown(name: &str) -> io::Error {
         |names| format!(" (it has {}; modules can add others)", names.join(", ")),
     );
     let remedy = match name {
+        AVAILABLE => format!("; {AVAILABLE} is a value of axes of studies"),
         "bic" => format!("; cc={BPF_BIC} is BIC as a BPF program"),
         _ => "; an object of yours is loaded by --cc-object".to_owned(),
     };

@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// BIC as a BPF program that comes with wirecost, as profiles name it (`cc=bpf-bic`).
 pub const BPF_BIC: &str = "bpf-bic";
 
+/// On an axis of a study: every congestion control that its hosts offer.
+pub const AVAILABLE: &str = "available";
+
 /// Bytes of a name: `TCP_CA_NAME_MAX` (<https://elixir.bootlin.com/linux/v6.12/source/include/net/tcp.h>), with the 0.
 pub const NAME_SIZE: usize = 16;
 /// Bytes of a name that are kept in the kernel's.

@@ -50,7 +50,7 @@ pub struct Stream {
     pub strand: u32,
     /// In the window of the run, both directions.
     pub bits_per_second: f64,
-    /// Median of its smoothed round-trip times, microseconds; null where the sender did not sample it.
+    /// Median of its smoothed round-trip times, microseconds; null where the sender did not sample it, or has several peers.
     pub rtt_us: Option<f64>,
     pub convergence: Convergence,
 }

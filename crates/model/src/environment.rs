@@ -46,7 +46,22 @@ impl Environment {
             _ => None,
         }
     }
+
+    /// Names of the kernel's congestion controls that this process may choose. Without the right to administer the
+    /// network, these are the allowed ones (tcp(7), `tcp_allowed_congestion_control`). `None` where they are unknown.
+    #[must_use]
+    pub fn congestion_controls(&self) -> Option<Vec<&str>> {
+        let list = match self.process.may("cap_net_admin") {
+            Some(true) => AVAILABLE_CONGESTION_CONTROL,
+            _ => ALLOWED_CONGESTION_CONTROL,
+        };
+        Some(self.sysctl(list)?.split_ascii_whitespace().collect())
+    }
 }
+
+/// The congestion controls of the kernel, and those of them that everybody may choose.
+pub const AVAILABLE_CONGESTION_CONTROL: &str = "net.ipv4.tcp_available_congestion_control";
+pub const ALLOWED_CONGESTION_CONTROL: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -338,13 +353,15 @@ pub struct Process {
     pub quota_value: Option<String>,
     /// Most descriptors it can open.
     pub descriptors: Option<u64>,
-    pub io_uring: Option<IoUring>,
+    pub io_uring: Option<Usability>,
+    /// Congestion control in BPF programs, which the kernel removes with the process that loaded them.
+    pub bpf_congestion: Option<Usability>,
 }
 
-/// Whether a process may have rings of the kernel (io_uring).
+/// Whether a process can use a facility of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum IoUring {
+pub enum Usability {
     Usable,
     /// Why not, and what to do about it.
     Unusable(String),

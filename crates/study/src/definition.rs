@@ -271,6 +271,30 @@ impl Definition {
         known.find(|known| label(known) == *wanted).cloned().unwrap_or(value)
     }
 
+    /// Replaces a value of an axis by others, also in the quick variant. A value that the axis has already is not repeated.
+    pub fn replace_value(&mut self, axis: &str, value: &str, others: &[String]) {
+        let quick = self.quick.as_mut().and_then(|quick| quick.axes.get_mut(axis));
+        for values in self.axes.get_mut(axis).into_iter().chain(quick) {
+            let known = labels(values);
+            let new = others.iter().filter(|other| !known.contains(other));
+            let new: Vec<AxisValue> =
+                new.map(|other| AxisValue::One(Scalar(other.clone()))).collect();
+            let replaced = std::mem::take(values).into_iter().flat_map(|of| match label(&of) {
+                of if of == value => new.clone(),
+                _ => vec![of],
+            });
+            *values = replaced.collect();
+        }
+    }
+
+    /// Whether an axis has a value of this name, also in the quick variant.
+    #[must_use]
+    pub fn has_value(&self, axis: &str, value: &str) -> bool {
+        let quick = self.quick.as_ref().and_then(|quick| quick.axes.get(axis));
+        let mut all = self.axes.get(axis).into_iter().chain(quick).flatten();
+        all.any(|of| label(of) == value)
+    }
+
     /// Gives an axis these values; a new one comes last. Of an axis whose values are tables, labels select some of them.
     ///
     /// # Errors
@@ -403,6 +427,18 @@ mod tests {
         assert_eq!((study.repeat.times, study.repeat.most), (3, Some(4)));
         study.set_repeats(9);
         assert_eq!((study.repeat.times, study.repeat.most), (9, Some(9)));
+    }
+
+    #[test]
+    fn a_value_is_replaced_by_others_in_the_quick_variant_too() {
+        let text = "axes = { cc = [\"reno\", \"all\"] }\nquick = { axes = { cc = [\"all\"] } }";
+        let mut study = Definition::parse(text).unwrap();
+        assert!(study.has_value("cc", "all") && !study.has_value("size", "all"));
+        let others = ["cubic", "reno"].map(str::to_owned);
+        study.replace_value("cc", "all", &others);
+        study.replace_value("size", "all", &others);
+        assert_eq!(study.levels_of("cc"), ["reno", "cubic"]);
+        assert_eq!(study.with_quick_overrides().levels_of("cc"), ["cubic", "reno"]);
     }
 
     #[test]

@@ -34,6 +34,14 @@ const PARTS: usize = 100;
 const ROUND_TRIPS: f64 = 20.0;
 const SHORTEST_WINDOW: f64 = 1.0;
 
+/// A strand of a host that sends. Strands of two hosts can have the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sender<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) group: u32,
+    pub(crate) strand: u32,
+}
+
 /// Of these windows.
 pub(crate) fn judge(windows: Vec<f64>, window_seconds: f64) -> Convergence {
     let mut convergence = Convergence {
@@ -127,21 +135,22 @@ pub(crate) fn window_seconds(windows: &[HostWindow<'_>]) -> f64 {
     SHORTEST_WINDOW.max(ROUND_TRIPS * longest / 1e6).max(interval)
 }
 
-/// Median of the smoothed round-trip times of each sampled stream by group and strand, microseconds. Only of hosts that
-/// send: the kernel of an end that only receives gets no acknowledgements.
-pub(crate) fn round_trips(windows: &[HostWindow<'_>]) -> BTreeMap<(u32, u32), f64> {
-    let sends = |window: &&HostWindow<'_>| window.span.bytes().sent() > 0;
-    let mut samples: BTreeMap<(u32, u32), Vec<f64>> = BTreeMap::new();
-    for sample in windows.iter().filter(sends).flat_map(|window| &window.phase.tcp_samples) {
-        if sample.rtt_us > 0.0 {
-            samples.entry((sample.group, sample.strand)).or_default().push(sample.rtt_us);
+/// Median of the smoothed round-trip times of each sampled stream, microseconds. Only of hosts that send: the kernel of an end
+/// that only receives gets no acknowledgements.
+pub(crate) fn round_trips<'a>(windows: &[HostWindow<'a>]) -> BTreeMap<Sender<'a>, f64> {
+    let mut samples: BTreeMap<Sender<'_>, Vec<f64>> = BTreeMap::new();
+    for window in windows.iter().filter(|window| window.span.bytes().sent() > 0) {
+        let host = &window.host.name;
+        for sample in window.phase.tcp_samples.iter().filter(|sample| sample.rtt_us > 0.0) {
+            let sender = Sender { host, group: sample.group, strand: sample.strand };
+            samples.entry(sender).or_default().push(sample.rtt_us);
         }
     }
     let median = |mut of: Vec<f64>| {
         let middle = of.len() / 2;
         *of.select_nth_unstable_by(middle, f64::total_cmp).1
     };
-    samples.into_iter().map(|(stream, of)| (stream, median(of))).collect()
+    samples.into_iter().map(|(sender, of)| (sender, median(of))).collect()
 }
 
 /// `after 3.00 s`, or why there is no time.

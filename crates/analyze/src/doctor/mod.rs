@@ -57,6 +57,7 @@ pub const ALL: &[Check] = &[
     Check { name: "port-range", look: settings::port_range },
     Check { name: "descriptors", look: settings::descriptors },
     Check { name: "io-uring", look: settings::io_uring },
+    Check { name: "congestion-control", look: settings::congestion_control },
     Check { name: "coalescing", look: device::coalescing },
     Check { name: "receive-budget", look: path::receive_budget },
     Check { name: "busy-poll", look: settings::busy_poll },

@@ -1,7 +1,7 @@
 //! Settings and limits that clip what a run asks for.
 
 use wirecost_model::doctor::Finding;
-use wirecost_model::environment::{Environment, IoUring};
+use wirecost_model::environment::{AVAILABLE_CONGESTION_CONTROL, Environment, Usability};
 
 use super::{Verdict, bytes};
 
@@ -197,8 +197,8 @@ pub(super) fn descriptors(environment: &Environment, verdict: &mut Verdict) {
 
 pub(super) fn io_uring(environment: &Environment, verdict: &mut Verdict) {
     let reason = match &environment.process.io_uring {
-        Some(IoUring::Usable) => return,
-        Some(IoUring::Unusable(reason)) => reason,
+        Some(Usability::Usable) => return,
+        Some(Usability::Unusable(reason)) => reason,
         None => return verdict.unknown("io_uring was not tested"),
     };
     let finding = Finding::note(
@@ -210,6 +210,27 @@ pub(super) fn io_uring(environment: &Environment, verdict: &mut Verdict) {
         Some(level @ 1..) => finding.fix(set(name, 0)).undo(set(name, level)),
         _ => finding,
     });
+}
+
+pub(super) fn congestion_control(environment: &Environment, verdict: &mut Verdict) {
+    let offered = match environment.congestion_controls() {
+        Some(names) => names.join(", "),
+        None => return verdict.unknown(not_here(AVAILABLE_CONGESTION_CONTROL)),
+    };
+    match &environment.process.bpf_congestion {
+        None => verdict.unknown("congestion control in BPF programs was not tested"),
+        Some(Usability::Usable) => {}
+        Some(Usability::Unusable(reason)) => verdict.finding(
+            Finding::note(
+                format!("congestion control in BPF programs cannot be used: {reason}"),
+                format!("`cc=bpf-bic` and `--cc-object` are refused. The kernel offers {offered}"),
+            )
+            .advice(
+                "choose one of the kernel's; `modprobe tcp_bic`, `tcp_bbr` and others add to them, if the kernel has \
+                 such modules",
+            ),
+        ),
+    }
 }
 
 pub(super) fn busy_poll(environment: &Environment, verdict: &mut Verdict) {

@@ -58,6 +58,8 @@ fn prepared() -> Environment {
     let lo = Device { name: "lo".to_owned(), up: true, ..Device::default() };
     let sysctls = [
         ("fs.file-max", "9223372036854775807"),
+        ("net.ipv4.tcp_available_congestion_control", "reno bbr cubic"),
+        ("net.ipv4.tcp_allowed_congestion_control", "reno cubic"),
         ("fs.nr_open", "1048576"),
         ("kernel.numa_balancing", "0"),
         ("kernel.perf_event_paranoid", "2"),
@@ -133,7 +135,8 @@ fn prepared() -> Environment {
             rights_hold_everywhere: Some(true),
             allowed_cpus: Some((0..4).collect()),
             descriptors: Some(1 << 20),
-            io_uring: Some(IoUring::Usable),
+            io_uring: Some(Usability::Usable),
+            bpf_congestion: Some(Usability::Usable),
             ..Process::default()
         },
         sysctls: sysctls.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).into(),
@@ -202,7 +205,8 @@ fn plain_vm() -> Environment {
             rights_hold_everywhere: Some(true),
             allowed_cpus: Some(vec![0, 1]),
             descriptors: Some(524_288),
-            io_uring: Some(IoUring::Usable),
+            io_uring: Some(Usability::Usable),
+            bpf_congestion: Some(Usability::Usable),
             ..Process::default()
         },
         kernel: prepared.kernel,
@@ -506,11 +510,20 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
     (
         "io-uring",
         |e| {
-            e.process.io_uring = Some(IoUring::Unusable("it is disabled".to_owned()));
+            e.process.io_uring = Some(Usability::Unusable("it is disabled".to_owned()));
             set(e, "kernel.io_uring_disabled", "2");
         },
         Severity::Note,
         "sysctl -w kernel.io_uring_disabled=0",
+    ),
+    (
+        "congestion-control",
+        |e| {
+            let reason = "it needs Linux 6.4 or later (this is 6.1)".to_owned();
+            e.process.bpf_congestion = Some(Usability::Unusable(reason));
+        },
+        Severity::Note,
+        "",
     ),
     (
         "coalescing",
@@ -632,6 +645,17 @@ fn a_plain_virtual_machine_has_no_false_findings() {
     let expected =
         ["turbo", "governor", "idle-states", "flow-control", "firewall", "ipsec", "coalescing"];
     assert_eq!(unknown, expected);
+}
+
+#[test]
+fn what_the_kernel_offers_stands_beside_what_it_lacks() {
+    let mut environment = prepared();
+    environment.process.bpf_congestion = Some(Usability::Unusable("it needs CAP_BPF".to_owned()));
+    let why = |environment: &Environment| examined(environment).findings[0].why.clone();
+    assert!(why(&environment).ends_with("The kernel offers reno, bbr, cubic"));
+    // Without the right to choose any, only the allowed ones.
+    environment.process.capabilities = Some(vec![]);
+    assert!(why(&environment).ends_with("The kernel offers reno, cubic"));
 }
 
 #[test]

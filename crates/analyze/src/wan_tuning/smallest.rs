@@ -5,7 +5,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 use wirecost_model::study::number;
 
-use super::{Answer, Block, effect, finding, mean, throughput};
+use super::{Answer, Block, axis_value, effect, finding, mean, throughput};
 use crate::Estimate;
 
 /// Share of the best throughput that is enough.
@@ -34,7 +34,10 @@ pub(super) fn backlog(block: &Block<'_>) -> Answer {
 }
 
 fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer {
-    let factor = block.factor(axis).ok_or_else(|| format!("the study has no axis {axis}"))?;
+    let factor = block.factor(axis).ok_or_else(|| match axis_value(block.base, axis) {
+        Some(value) => format!("only one value of {axis} was measured, {value}"),
+        None => format!("the study has no axis {axis}"),
+    })?;
     let mut sizes: Vec<(f64, &str, Estimate)> = Vec::new();
     let mut best: f64 = 0.0;
     for (value, point) in &factor.levels {

@@ -12,8 +12,13 @@ use wirecost_model::study::{Point, StudyRunRef};
 use super::*;
 use crate::fixtures;
 
-const AXES: [(&str, &str); 4] =
-    [("option.cc", "bic"), ("option.wndsz", "20m"), ("tune.txqueuelen", "1000"), ("size", "64k")];
+const AXES: [(&str, &str); 5] = [
+    ("option.cc", "bic"),
+    ("option.wndsz", "20m"),
+    ("tune.txqueuelen", "1000"),
+    ("size", "64k"),
+    ("tune.netdev_max_backlog", "default"),
+];
 
 /// Runs with some axes at other values than the base.
 #[derive(Default)]
@@ -180,7 +185,19 @@ fn the_smallest_buffer_that_is_enough_stands_beside_the_product() {
     );
     let unanswered = study.conclusions().unanswered;
     let backlog = unanswered.iter().find(|(question, _)| *question == "the smallest backlog queue");
-    assert_eq!(backlog.unwrap().1, ["the study has no axis tune.netdev_max_backlog"]);
+    let only = "only one value of tune.netdev_max_backlog was measured, default";
+    assert_eq!(backlog.unwrap().1, [only]);
+    for (packets, gigabits) in [("100", 3.4), ("10000", 6.8)] {
+        study.add("1", &[("tune.netdev_max_backlog", packets)], &[gigabits]);
+    }
+    // The default is no number, and only says what can be reached.
+    assert_eq!(
+        study.sentences("backlog"),
+        [
+            "With 1 stream, the smallest netdev_max_backlog that reaches 95% of the best throughput is 10000 (100%); the \
+             bandwidth-delay product is 25.0 MB, 16667 packets of 1500 bytes."
+        ]
+    );
 }
 
 #[test]

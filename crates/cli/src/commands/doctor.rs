@@ -1,8 +1,8 @@
 use clap::Args;
 use wirecost_analyze::doctor;
-use wirecost_fleet::ask;
+use wirecost_fleet::{ask, environment};
 use wirecost_linux::clock::unix_ms;
-use wirecost_linux::{environment, facts};
+use wirecost_linux::facts;
 use wirecost_model::doctor::Examination;
 use wirecost_model::observe::ObserveRequest;
 use wirecost_model::status::Status;

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use wirecost_fleet::environment;
 use wirecost_linux::clock::{Monotonic, sleep, unix_ms};
-use wirecost_linux::{environment, facts, net_dev};
+use wirecost_linux::{facts, net_dev};
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND, nanos};
 use wirecost_model::observe::{
     DeviceTraffic, ObserveDocument, ObserveRequest, ObserverReport, Part,

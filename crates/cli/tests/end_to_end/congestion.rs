@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use libbpf_rs::query::{LinkInfoIter, MapInfoIter};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use wirecost_congestion::names;
@@ -93,6 +94,69 @@ fn an_object_is_gone_when_the_processes_that_have_it_are_killed() {
     }
     running.wait_only();
     until("the object is gone", || !is_registered("e2ekill"));
+}
+
+/// Numbers of the structures of operations (struct_ops) that processes hold by links, from proc(5), and of these links.
+fn held_operations(pids: &[u32]) -> Vec<Held> {
+    let mut held = Vec::new();
+    for pid in pids {
+        let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { continue };
+        for descriptor in descriptors.flatten() {
+            let text = std::fs::read_to_string(descriptor.path()).unwrap_or_default();
+            let number = |key: &str| -> Option<u32> {
+                let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+                line.trim().parse().ok()
+            };
+            let is_operations = text.lines().any(|line| line == "link_type:\tstruct_ops");
+            if let (true, Some(link), Some(map)) =
+                (is_operations, number("link_id:"), number("map_id:"))
+            {
+                held.push(Held { link, map });
+            }
+        }
+    }
+    held
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    link: u32,
+    map: u32,
+}
+
+impl Held {
+    /// Whether the kernel still has one of them.
+    fn is_there(self) -> bool {
+        let link = LinkInfoIter::default().any(|link| link.id == self.link);
+        link || MapInfoIter::default().any(|map| map.id == self.map)
+    }
+}
+
+#[test]
+fn bic_is_gone_when_the_processes_that_have_it_are_killed() {
+    let test = "bic_is_gone_when_the_processes_that_have_it_are_killed";
+    if skip_without_tracing(test) {
+        return;
+    }
+    let run = ["run", "@stream", "--duration", "60s", "--observe", "none", "--cc", "bpf-bic"];
+    let running = Program::new(run).args(["--share"]).start();
+    let mark = running.mark.clone();
+    // Both hosts have a program of their own.
+    let hold = || held_operations(&processes(&mark));
+    until("both hosts hold their program", || hold().len() >= 2);
+    let held = hold();
+    // Of other tests too, which end.
+    let names = registered_as("bpf_bic");
+    assert!(names.len() >= 2 && held.iter().all(|held| held.is_there()), "{names:?} {held:?}");
+    for pid in processes(&mark) {
+        signal_to(pid, Signal::KILL);
+    }
+    running.wait_only();
+    until("nothing of it is left", || {
+        let now = registered_as("bpf_bic");
+        let is_named = names.iter().any(|name| now.contains(name));
+        !is_named && !held.iter().any(|held| held.is_there())
+    });
 }
 
 /// What was printed, without line breaks.

@@ -1,9 +1,11 @@
 //! Convergence, streams and RFC 6349 of a run over a link, and a study that varies one factor at a time.
 
 use serde_json::Value;
+use wirecost_congestion::{bic, names};
 use wirecost_linux::privilege::skip_without_namespaces;
 
-use crate::program::Program;
+use crate::agents::Agent;
+use crate::program::{Finished, Program};
 
 const STREAMS: usize = 4;
 const RATE: f64 = 100e6;
@@ -142,6 +144,54 @@ fn congestion_controls_that_the_kernel_lacks_are_left_out_in_advance() {
     assert!(check.stdout.contains(why), "{check}");
     let named = program(&["--axis", "option.cc=reno,nobody-has"]);
     assert!(named.stdout.contains("6 points, 6 runs"), "{named}");
+}
+
+/// What the kernel offers is asked of every host: this machine, and one with an agent.
+#[test]
+fn available_congestion_controls_are_points_of_a_study() {
+    let study = STUDY.replace("[\"reno\", \"cubic\"]", "[\"available\"]");
+    let program = |text: &str, more: &[&str]| {
+        Program::new(["study", "check", "study.toml"].into_iter().chain(more.iter().copied()))
+            .file("study.toml", text)
+            .finish()
+    };
+    let mut offered = names::available().unwrap();
+    offered.extend(bic::load().is_ok().then(|| "bpf-bic".to_owned()));
+    let all_are_points = |check: &Finished, base: &str| {
+        assert_eq!(check.code, 0, "{check}");
+        // Each of the others alone, two bases, and the other size.
+        let points = 2 * (offered.len() + 1);
+        assert!(check.stdout.contains(&format!("{points} points, {points} runs")), "{check}");
+        for name in offered.iter().filter(|name| *name != base) {
+            let point = format!("connections=5 option.cc={name}  (");
+            assert!(check.stdout.contains(&point), "{point}: {check}");
+        }
+    };
+    let check = program(&study, &[]);
+    all_are_points(&check, &offered[0]);
+    let agent = Agent::start();
+    let host = format!("h={}", agent.address);
+    all_are_points(&program(&study, &["--host", &host]), &offered[0]);
+    // On the command line too, where the base stays what it was.
+    let check = program(STUDY, &["--axis", "option.cc=reno,available"]);
+    all_are_points(&check, "reno");
+
+    // It is none where there can be only one.
+    let axis = "\"option.cc\" = [\"reno\", \"cubic\"]\n";
+    let one = "\"option.cc\" = \"available\"";
+    for text in [
+        STUDY.replace(axis, "").replace("[set]\n", &format!("[set]\n{one}\n")),
+        STUDY.replace(axis, &format!("way = [{{ label = \"x\", {one} }}]\n")),
+    ] {
+        let refused = program(&text, &[]);
+        assert_eq!(refused.code, 2, "{refused}");
+        let said = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("which stands for several congestion controls"), "{refused}");
+        assert!(said.contains("write it as a value of the axis"), "{refused}");
+    }
+    let refused = Program::short_run("@rr", &["--cc", "available"]).finish();
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("an axis of a study"), "{refused}");
 }
 
 /// What the built-in study says of its lab's links and devices is left out elsewhere.

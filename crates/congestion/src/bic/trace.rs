@@ -93,7 +93,7 @@ impl Event {
 ///
 /// # Errors
 /// An object without the maps, or an event of another size.
-pub(crate) fn read(object: &Object) -> libbpf_rs::Result<(Vec<Event>, u64)> {
+pub fn read(object: &Object) -> libbpf_rs::Result<(Vec<Event>, u64)> {
     let map = |name: &str| {
         let missing = || libbpf_rs::Error::from(std::io::Error::from(std::io::ErrorKind::NotFound));
         object.maps().find(|map| map.name() == name).ok_or_else(missing)

@@ -11,7 +11,9 @@ mod process;
 use std::path::Path;
 
 use wirecost_model::congestion::is_temporary;
-use wirecost_model::environment::{Device, Environment, NumaNode};
+use wirecost_model::environment::{
+    ALLOWED_CONGESTION_CONTROL, AVAILABLE_CONGESTION_CONTROL, Device, Environment, NumaNode,
+};
 
 use crate::sysctl::tidy;
 use files::Files;
@@ -41,9 +43,9 @@ pub const SYSCTLS: &[&str] = &[
     "net.core.wmem_max",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_allowed_congestion_control",
+    ALLOWED_CONGESTION_CONTROL,
     "net.ipv4.tcp_autocorking",
-    "net.ipv4.tcp_available_congestion_control",
+    AVAILABLE_CONGESTION_CONTROL,
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_ecn",
     "net.ipv4.tcp_fastopen",
@@ -114,8 +116,7 @@ pub fn read() -> Environment {
 }
 
 /// Sysctls that list names of congestion control.
-const CONGESTION_LISTS: [&str; 2] =
-    ["net.ipv4.tcp_available_congestion_control", "net.ipv4.tcp_allowed_congestion_control"];
+const CONGESTION_LISTS: [&str; 2] = [AVAILABLE_CONGESTION_CONTROL, ALLOWED_CONGESTION_CONTROL];
 
 /// A list without the names of congestion control that runs have loaded and that go with them.
 fn without_temporary(list: &str) -> String {

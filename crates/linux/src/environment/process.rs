@@ -1,7 +1,7 @@
 //! Rights and limits of the calling thread.
 
 use rustix::process::{Resource, getrlimit};
-use wirecost_model::environment::{IoUring, Process};
+use wirecost_model::environment::{Process, Usability};
 
 use super::files::{Files, field};
 use crate::thread::allowed_cpus;
@@ -68,9 +68,11 @@ pub(super) fn read(files: &Files<'_>) -> Process {
         // No limit is the largest one.
         descriptors: Some(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)),
         io_uring: Some(match uring::available() {
-            Ok(()) => IoUring::Usable,
-            Err(reason) => IoUring::Unusable(reason.to_string()),
+            Ok(()) => Usability::Usable,
+            Err(reason) => Usability::Unusable(reason.to_string()),
         }),
+        // What loads BPF programs tells.
+        bpf_congestion: None,
     }
 }
 

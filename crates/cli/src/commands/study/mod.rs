@@ -1,5 +1,6 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
+mod available;
 mod derived;
 mod missing;
 mod plan;
@@ -39,6 +40,7 @@ use point_runner::Hosts;
 use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 
+pub(crate) use available::Available;
 pub(crate) use derived::{Compared, Repeated, compare_runs};
 pub(crate) use settings::{arguments, of_run};
 pub(crate) use source::parse_axis;

@@ -9,6 +9,7 @@ use wirecost_model::search::Search;
 use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, Matrix, PLACE, Place, StudyError, builtins};
 
+use super::available::{self, Available};
 use super::{missing, settings};
 use crate::Failure;
 use crate::commands::link_options::LinkOptions;
@@ -132,6 +133,8 @@ impl Source {
             return Err(Failure::usage(format!("{} is a search of wirecost tune", self.study))
                 .help("continue one with `wirecost study resume DIR`, or start it with `wirecost tune`"));
         }
+        let available = Available::of(&definition, &self.hosts, self.loopback);
+        available.replace_in(&mut definition)?;
         if self.quick {
             if definition.quick.is_none() {
                 return Err(Failure::usage(format!("{} has no table [quick]", self.study))
@@ -142,6 +145,7 @@ impl Source {
         definition.quick = None;
         self.leave_the_lab(&mut definition)?;
         for (name, values) in &self.axes {
+            let values = available.values(name, values)?;
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             if values == [""] {
                 definition.remove_axis(name).map_err(failure)?;
@@ -188,13 +192,19 @@ impl Source {
             return;
         }
         let loads = definition.set.contains_key("cc_object");
+        let is_lab = matches!(definition.place, Place::Lab | Place::LabDirect)
+            && !definition.axes.contains_key(PLACE);
+        let is_in_lab = is_lab || self.hosts.lab.is_some();
         let named = |axis: &String| self.axes.iter().any(|(name, _)| name == axis);
         let axes: Vec<String> =
             definition.axes.keys().filter(|axis| !named(axis)).cloned().collect();
         for axis in axes {
             definition.leave_out_values(&axis, |name, value| match name {
                 "option.cc" if loads => None,
-                _ => missing::why(name, value),
+                _ => is_in_lab
+                    .then(|| missing::why_in_a_lab(name))
+                    .flatten()
+                    .or_else(|| missing::why(name, value)),
             });
         }
     }
@@ -265,12 +275,10 @@ impl Loaded {
         lab: Option<String>,
     ) -> Result<Self, Failure> {
         let matrix = Matrix::of(&definition).map_err(failure)?;
-        let hosts = definition.hosts.iter();
-        let hosts = hosts.map(|(name, address)| {
-            HostArgument::new(name, address)
-                .map_err(|error| Failure::usage(format!("host {name}: {error}")))
-        });
-        let hosts: Vec<HostArgument> = hosts.collect::<Result<_, _>>()?;
+        for point in &matrix.points {
+            available::check(point).map_err(|failure| failure.at(point))?;
+        }
+        let hosts = hosts_of(&definition)?;
         let elsewhere = !hosts.is_empty();
         if elsewhere && matrix.points.iter().any(|point| point.get(PLACE).is_some()) {
             return Err(Failure::usage(
@@ -305,6 +313,18 @@ impl Loaded {
         }
         Ok(texts)
     }
+}
+
+/// The hosts that a study names.
+///
+/// # Errors
+/// An address that is none.
+pub(super) fn hosts_of(definition: &Definition) -> Result<Vec<HostArgument>, Failure> {
+    let hosts = definition.hosts.iter().map(|(name, address)| {
+        HostArgument::new(name, address)
+            .map_err(|error| Failure::usage(format!("host {name}: {error}")))
+    });
+    hosts.collect()
 }
 
 /// Runs the whole study at another place.

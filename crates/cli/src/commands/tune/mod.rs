@@ -18,7 +18,7 @@ use wirecost_study::Definition;
 use wirecost_study::tuning::{self, TuneDefinition};
 
 use super::run::{ConflictOptions, HostOptions, RunOptions, new_seed};
-use super::study::{Searched, TuneRequest, of_run, search};
+use super::study::{Available, Searched, TuneRequest, of_run, search};
 use crate::Failure;
 use crate::terminal;
 
@@ -146,7 +146,13 @@ impl Tune {
         let unfit = match self.factors.is_empty() {
             true => factors::add_default(&mut definition, &self.options, &self.hosts)?,
             false => {
-                factors::add(&mut definition, &self.factors)?;
+                let available = Available::of(&definition, &self.hosts, false);
+                let with_values = |(name, levels): &(String, Vec<String>)| {
+                    Ok((name.clone(), available.values(name, levels)?))
+                };
+                let factors = self.factors.iter().map(with_values);
+                let factors: Vec<_> = factors.collect::<Result<_, Failure>>()?;
+                factors::add(&mut definition, &factors)?;
                 Vec::new()
             }
         };

@@ -1,3 +1,4 @@
+use wirecost_model::congestion::AVAILABLE;
 use wirecost_model::profile::IoValue;
 use wirecost_profile::io_options::cc::Cc;
 
@@ -21,8 +22,14 @@ impl RunOption for CongestionControl {
 
     fn read(&self, value: &str) -> Result<Change, String> {
         let name = value.to_owned();
-        if name.is_empty() {
-            return Err("must be a name, such as cubic".to_owned());
+        match value {
+            "" => return Err("must be a name, such as cubic".to_owned()),
+            AVAILABLE => {
+                return Err(
+                    "it stands for several: make it a value of an axis of a study".to_owned()
+                );
+            }
+            _ => {}
         }
         Ok(Change::to_profile(move |profile| {
             let value = IoValue::Text(name.clone());
