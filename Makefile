@@ -69,7 +69,7 @@ bench-recording: ## Instructions that an operation takes: counting and timing it
 	cargo build --release --locked -p wirecost-bench
 	target/release/wirecost-bench recording
 
-bench-report: ## The table of a thousand runs.
+bench-report: ## The table and the page of a thousand runs.
 	cargo build --release --locked -p wirecost -p wirecost-bench
 	target/release/wirecost-bench report
 

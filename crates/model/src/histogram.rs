@@ -80,6 +80,11 @@ impl Histogram {
         (!self.is_empty()).then(|| self.0.value_at_quantile(q).min(self.0.max()))
     }
 
+    /// How many are from `from` up to `to` nanoseconds, without `to`; exact where both are powers of two.
+    pub fn count_between(&self, from: u64, to: u64) -> u64 {
+        self.0.count_between(from, to.saturating_sub(1))
+    }
+
     /// Shortest latency in nanoseconds, within 1%.
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.0.min())

@@ -20,6 +20,8 @@ const MARGIN: f64 = 10.0;
 const CHARACTER: f64 = 6.6;
 /// Frames that nobody could see are left out.
 const NARROWEST: f64 = 0.15;
+/// The same on a page, which is sent: a frame has no room for a letter long before.
+const NARROWEST_OF_PAGE: f64 = 2.0;
 
 /// What frames of the kernel end in; their colour says it too.
 const KERNEL: &str = "_[k]";
@@ -99,8 +101,34 @@ pub fn write(out: &mut dyn Write, title: &str, stacks: &FoldedStacks) -> io::Res
     let drawing = Drawing {
         colour: &|name, _, depth| plain_colour(name, depth),
         tell: &|node| format!("{:.0} samples, {}", node.after, percent(node.after, all)),
+        head: HEAD,
+        narrowest: NARROWEST,
     };
     drawing.write(out, title, &subtitle, &root)
+}
+
+/// The frames of a graph alone, for a page that has a style and a script for them.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_frames(out: &mut dyn Write, stacks: &FoldedStacks) -> io::Result<()> {
+    let mut root = Node::default();
+    root.add(stacks, |node, count| node.after += count);
+    let all = root.after;
+    let drawing = Drawing {
+        colour: &|name, _, depth| plain_colour(name, depth),
+        tell: &|node| format!("{:.0} samples, {}", node.after, percent(node.after, all)),
+        head: 0.0,
+        narrowest: NARROWEST_OF_PAGE,
+    };
+    let rows = drawing.depth(&root, root.weight());
+    let height = rows as f64 * ROW;
+    writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">")?;
+    if root.weight() > 0.0 {
+        let place = Place { begin: 0.0, width: 1.0, depth: 0 };
+        drawing.frame(out, "all", &root, place, rows)?;
+    }
+    writeln!(out, "</svg>")
 }
 
 /// What changed from one profile to another: red is more, blue is less.
@@ -137,6 +165,8 @@ pub fn write_difference(
                 node.change()
             )
         },
+        head: HEAD,
+        narrowest: NARROWEST,
     };
     drawing.write(out, title, &subtitle, &root)
 }
@@ -173,6 +203,10 @@ fn change_colour(change: f64) -> String {
 struct Drawing<'a> {
     colour: &'a dyn Fn(&str, &Node, usize) -> String,
     tell: &'a dyn Fn(&Node) -> String,
+    /// Room above the frames.
+    head: f64,
+    /// Frames that are narrower are left out.
+    narrowest: f64,
 }
 
 /// Where a frame is: shares of the width, and rows from the bottom.
@@ -191,7 +225,7 @@ impl Drawing<'_> {
         subtitle: &str,
         root: &Node,
     ) -> io::Result<()> {
-        let rows = depth(root, root.weight());
+        let rows = self.depth(root, root.weight());
         let height = HEAD + rows as f64 * ROW + FOOT;
         writeln!(
             out,
@@ -202,7 +236,7 @@ impl Drawing<'_> {
              .title {{ font: bold 16px sans-serif }} .about {{ font: 12px sans-serif; fill: #555 }}\n\
              .button {{ font: 12px sans-serif; fill: #06c; pointer-events: auto; cursor: pointer }}\n\
              .frame {{ cursor: pointer }} .frame rect {{ stroke: #fff; stroke-width: .5 }}\n\
-             .frame:hover rect {{ stroke: #000; stroke-width: 1 }} .found rect {{ fill: #e0e !important }}\n\
+             .frame:hover rect {{ stroke: #000; stroke-width: 1 }} .found rect {{ fill: #e0e }}\n\
              .around {{ opacity: .55 }} .away {{ display: none }}</style>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
              <text class=\"title\" x=\"{MARGIN}\" y=\"24\">{}</text>\n\
@@ -232,12 +266,12 @@ impl Drawing<'_> {
         let inner = WIDTH - 2.0 * MARGIN;
         let Place { begin, width, depth } = place;
         let x = MARGIN + begin * inner;
-        let y = HEAD + (rows - 1 - depth) as f64 * ROW;
+        let y = self.head + (rows - 1 - depth) as f64 * ROW;
         writeln!(
             out,
             "<g class=\"frame\" data-x=\"{begin:.7}\" data-w=\"{width:.7}\" data-d=\"{depth}\" \
              data-n=\"{name}\"><title>{name}: {told}</title>\
-             <rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" rx=\"1\" style=\"fill:{}\"/>\
+             <rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" rx=\"1\" fill=\"{}\"/>\
              <text x=\"{:.2}\" y=\"{}\">{}</text></g>",
             width * inner,
             ROW - 1.0,
@@ -251,7 +285,7 @@ impl Drawing<'_> {
         let mut begin = begin;
         for (name, child) in &node.children {
             let width = width * child.weight() / node.weight();
-            if width * inner >= NARROWEST {
+            if width * inner >= self.narrowest {
                 let place = Place { begin, width, depth: depth + 1 };
                 self.frame(out, name, child, place, rows)?;
             }
@@ -259,12 +293,13 @@ impl Drawing<'_> {
         }
         Ok(())
     }
-}
 
-/// Rows that are drawn.
-fn depth(node: &Node, all: f64) -> usize {
-    let drawn = |child: &&Node| child.weight() / all * (WIDTH - 2.0 * MARGIN) >= NARROWEST;
-    1 + node.children.values().filter(drawn).map(|child| depth(child, all)).max().unwrap_or(0)
+    /// Rows that are drawn.
+    fn depth(&self, node: &Node, all: f64) -> usize {
+        let drawn = |child: &&Node| child.weight() / all * (WIDTH - 2.0 * MARGIN) >= self.narrowest;
+        let below = node.children.values().filter(drawn).map(|child| self.depth(child, all));
+        1 + below.max().unwrap_or(0)
+    }
 }
 
 /// As much of a name as a frame has room for; nothing where that would say nothing.
@@ -398,7 +433,7 @@ mod tests {
         assert!(svg.contains("y: 50.00% before, 0.00% after: -50.00 points"));
         assert!(svg.contains("a: 100.00% before, 100.00% after: +0.00 points"));
         // The largest change is the strongest colour.
-        assert!(svg.contains("fill:hsl(215,85%,60%)"));
+        assert!(svg.contains("fill=\"hsl(215,85%,60%)\""));
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl Kind {
             p_value: Some(p_value),
             strength: Some(Strength::of(p_value)),
             evidence: Vec::new(),
+            points: Vec::new(),
         }
     }
 

@@ -125,6 +125,7 @@ fn finding(
         p_value: None,
         strength: None,
         evidence,
+        points: Vec::new(),
     })
 }
 

@@ -167,6 +167,7 @@ impl Curve<'_> {
             p_value: None,
             strength: None,
             evidence,
+            points: Vec::new(),
         }
     }
 }

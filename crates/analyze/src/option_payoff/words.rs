@@ -175,6 +175,7 @@ pub(super) fn finding(curve: &Curve<'_>, figure: Figure, sentence: String) -> Fi
         p_value: None,
         strength: None,
         evidence: Vec::new(),
+        points: Vec::new(),
     }
 }
 

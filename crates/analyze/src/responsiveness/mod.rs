@@ -119,6 +119,7 @@ impl<'a> Group<'a> {
             p_value: None,
             strength: None,
             evidence: Vec::new(),
+            points: Vec::new(),
         }
     }
 

@@ -186,6 +186,7 @@ fn finding(group: &Group<'_>, number: Option<f64>, sentence: String) -> Finding 
         p_value: None,
         strength: None,
         evidence: Vec::new(),
+        points: Vec::new(),
     }
 }
 

@@ -109,5 +109,6 @@ fn finding(block: &Block<'_>, axis: Option<&str>, sentence: String) -> Finding {
         p_value: None,
         strength: None,
         evidence: Vec::new(),
+        points: Vec::new(),
     }
 }

@@ -31,6 +31,7 @@ mod frames;
 mod guest;
 mod honesty;
 mod hostile;
+mod html;
 mod interruption;
 mod io;
 mod io_uring;

@@ -26,6 +26,8 @@ pub struct Finding {
     pub strength: Option<Strength>,
     /// Figures, and their points.
     pub evidence: Vec<String>,
+    /// Points whose runs it rests on, as a list of runs names them; empty where the document has no such list.
+    pub points: Vec<String>,
 }
 
 /// The size of what a finding states.
@@ -135,6 +137,7 @@ mod tests {
             p_value: Some(0.002),
             strength: Some(Strength::of(0.002)),
             evidence: vec!["1: 1000".to_owned(), "8: 2300".to_owned()],
+            points: Vec::new(),
         };
         assert_eq!(
             finding.support(),

@@ -8,17 +8,23 @@ mod cell;
 mod chart;
 mod finding;
 mod message;
+mod runs;
 mod table;
+mod texts;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cell::{Cell, Marked, Number, Part, Parts, Set, show};
-pub use chart::{Axis, Chart, Sample, Series};
+pub use chart::{
+    Axis, AxisLabel, AxisScale, Chart, ChartKind, Mark, RunSample, Sample, Series, SeriesRole,
+};
 pub use finding::{Effect, Finding, Strength};
 pub use message::{Command, Emphasis, Message};
+pub use runs::{ListedRun, RunList};
 pub use table::{Align, Column, Table};
 
+use crate::observe::FoldedStacks;
 use crate::status::Status;
 
 pub const SCHEMA: &str = "wirecost.report/1";
@@ -57,6 +63,8 @@ pub struct Section {
     pub name: String,
     /// For people; empty where its blocks need no heading.
     pub title: String,
+    /// Details: where an output can fold, a reader opens it to read it.
+    pub folded: bool,
     pub blocks: Vec<Block>,
 }
 
@@ -109,6 +117,12 @@ impl Section {
     pub fn message(&mut self, message: Message) {
         self.blocks.push(Block::Message(message));
     }
+
+    /// The same section as details.
+    #[must_use]
+    pub fn folded(self) -> Self {
+        Self { folded: true, ..self }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -125,6 +139,15 @@ pub enum Block {
     Message(Message),
     /// What the runs of a study show.
     Finding(Finding),
+    Flame(Flame),
+    Runs(RunList),
+}
+
+/// Sampled stacks, which pages draw as a flame graph.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Flame {
+    pub title: String,
+    pub stacks: FoldedStacks,
 }
 
 /// A figure that stands alone.

@@ -15,6 +15,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
+    /// The point of each row, as the list of runs names it; empty where rows are not points.
+    pub points: Vec<String>,
 }
 
 impl Table {

@@ -6,6 +6,7 @@ pub mod cost_model;
 pub mod doctor;
 pub mod findings;
 mod observed;
+pub mod page;
 pub mod run;
 pub mod tuning;
 pub mod watched;

@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use wirecost_model::document::{
-    Block, Cell, Chart, Column, Document, Figure, Finding, Number, Section, Table,
+    AxisScale, Block, Cell, Chart, Column, Document, Figure, Finding, Number, Section, Table,
 };
 use wirecost_model::metric::Unit;
 use wirecost_model::visible::visible_lines;
 
-use super::{Output, TerminalStyle};
+use super::{Output, TerminalStyle, summary};
 
 #[derive(Debug)]
 pub(super) struct Csv;
@@ -117,6 +117,8 @@ fn tables(document: &Document) -> Vec<(&Section, Cow<'_, Table>)> {
                 Block::Figures(figures) => Cow::Owned(of_figures(figures)),
                 Block::Chart(chart) => Cow::Owned(of_chart(chart)),
                 Block::Finding(finding) => Cow::Owned(of_finding(finding)),
+                Block::Flame(flame) => Cow::Owned(summary::of_flame(flame)),
+                Block::Runs(list) => Cow::Owned(summary::of_runs(list)),
                 Block::Text(_) | Block::Note(_) | Block::Message(_) => return None,
             };
             Some((section, table))
@@ -143,7 +145,8 @@ fn of_figures(figures: &[Figure]) -> Table {
 
 /// One row. The columns are the same for all findings; what one lacks is empty.
 fn of_finding(finding: &Finding) -> Table {
-    let Finding { kind, metric, axis, at, sentence, effect, p_value, strength, evidence } = finding;
+    let Finding { kind, metric, axis, at, sentence, effect, p_value, strength, evidence, .. } =
+        finding;
     let text = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or_default());
     let number = |value: Option<f64>| {
         value.map_or_else(Cell::empty, |value| Cell::written(Unit::Count, value, value.to_string()))
@@ -183,7 +186,11 @@ fn of_chart(chart: &Chart) -> Table {
         for sample in &series.samples {
             let name = Cell::text(series.name.as_str());
             let (x, y) = (chart.x.unit, chart.y.unit);
-            table.row(vec![name, Cell::number(x, sample.x), Cell::number(y, sample.y)]);
+            let x = match chart.x.scale {
+                AxisScale::Names => Cell::text(chart.x.show(sample.x)),
+                _ => Cell::number(x, sample.x),
+            };
+            table.row(vec![name, x, Cell::number(y, sample.y)]);
         }
     }
     table

@@ -41,6 +41,8 @@ fn section(out: &mut dyn Write, section: &Section) -> io::Result<()> {
             Block::Text(text) => writeln!(out, "{}", escape(text))?,
             Block::Figures(figures) => self::figures(out, figures, &mut notes)?,
             Block::Chart(chart) => table(out, &summary::of(chart), &mut notes)?,
+            Block::Flame(flame) => table(out, &summary::of_flame(flame), &mut notes)?,
+            Block::Runs(list) => table(out, &summary::of_runs(list), &mut notes)?,
             Block::Note(text) => writeln!(out, "_{}_", escape(text))?,
             Block::Message(message) => self::message(out, message)?,
             Block::Finding(finding) => {

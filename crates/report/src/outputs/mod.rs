@@ -1,6 +1,7 @@
 //! What a document can be written as. Each is a file.
 
 mod csv;
+mod html;
 mod json;
 mod markdown;
 mod notes;
@@ -36,7 +37,8 @@ pub trait Output: Debug + Sync {
 }
 
 /// All of them.
-pub static ALL: &[&dyn Output] = &[&Terminal, &json::Json, &csv::Csv, &markdown::Markdown];
+pub static ALL: &[&dyn Output] =
+    &[&Terminal, &json::Json, &csv::Csv, &markdown::Markdown, &html::Html];
 
 /// The output of this name.
 #[must_use]

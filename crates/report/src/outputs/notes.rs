@@ -28,7 +28,8 @@ impl Notes {
         }
     }
 
-    fn number_of(&mut self, reason: &str) -> usize {
+    /// The number of a reason.
+    pub(crate) fn number_of(&mut self, reason: &str) -> usize {
         let known = self.reasons.iter().position(|known| known == reason);
         known.unwrap_or_else(|| {
             self.reasons.push(reason.to_owned());

@@ -1,13 +1,29 @@
-//! A chart where nothing can be drawn: for each of its series how low and high it went, and some of its
-//! values in their order.
+//! What cannot be drawn, as tables: charts, flame graphs, lists of runs.
 
-use wirecost_model::document::{Cell, Chart, Column, Parts, Series, Table, show};
+use std::collections::HashMap;
 
-/// Values that are shown.
+use wirecost_model::document::{
+    Cell, Chart, ChartKind, Column, Flame, Number, Parts, RunList, Series, Table, show,
+};
+use wirecost_model::metric::Unit;
+
+/// Values of a line that are shown.
 const SHOWN: usize = 8;
+/// Functions of a flame graph that are shown.
+const FUNCTIONS: usize = 10;
 
-/// As a table.
+/// A chart as a table.
 pub(super) fn of(chart: &Chart) -> Table {
+    let mut table = match chart.kind {
+        ChartKind::Lines => extremes(chart),
+        _ => by_place(chart),
+    };
+    table.title.clone_from(&chart.title);
+    table
+}
+
+/// For each line how low and high it went, and some of its values in their order.
+fn extremes(chart: &Chart) -> Table {
     let mut table = Table::new([
         Column::text(&chart.y.title),
         Column::number("least"),
@@ -15,7 +31,6 @@ pub(super) fn of(chart: &Chart) -> Table {
         Column::number("most"),
         Column::text(&format!("over {}", chart.x.title)),
     ]);
-    table.title.clone_from(&chart.title);
     for series in chart.series.iter().filter(|series| !series.samples.is_empty()) {
         table.row(row(chart, series));
     }
@@ -37,4 +52,74 @@ fn row(chart: &Chart, series: &Series) -> Vec<Cell> {
     }
     let name = Cell::text(series.name.as_str());
     vec![name, cell(least), cell(mean), cell(most), Cell::Parts(Parts::new(over))]
+}
+
+/// A row for each place on the x axis, a column for each series.
+fn by_place(chart: &Chart) -> Table {
+    let samples = chart.series.iter().flat_map(|series| &series.samples);
+    let mut places: Vec<f64> = samples.map(|sample| sample.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let one = match chart.series.as_slice() {
+        [one] if one.name.is_empty() => Some(chart.y.title.as_str()),
+        _ => None,
+    };
+    let names = chart.series.iter().map(|series| one.unwrap_or(&series.name));
+    let mut columns = vec![Column::text(&chart.x.title)];
+    columns.extend(names.map(Column::number));
+    let mut table = Table::new(columns);
+    for place in places {
+        let mut row = vec![Cell::text(chart.x.show(place))];
+        row.extend(chart.series.iter().map(|series| at(chart, series, place)));
+        table.row(row);
+    }
+    table
+}
+
+fn at(chart: &Chart, series: &Series, place: f64) -> Cell {
+    let Some(number) = series.samples.iter().position(|sample| sample.x == place) else {
+        return Cell::empty();
+    };
+    let interval = series.intervals.get(number).copied().flatten();
+    Cell::Number(Number::estimate(chart.y.unit, series.samples[number].y, interval))
+}
+
+/// The functions that most samples were in.
+pub(super) fn of_flame(flame: &Flame) -> Table {
+    let mut functions: HashMap<&str, u64> = HashMap::new();
+    for folded in &flame.stacks.stacks {
+        let name = folded.stack.rsplit(';').next().unwrap_or_default();
+        *functions.entry(name).or_default() += folded.count;
+    }
+    let all: u64 = functions.values().sum();
+    let mut functions: Vec<(&str, u64)> = functions.into_iter().collect();
+    functions.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let mut table = Table::new([Column::text("function"), Column::number("samples")]);
+    table.columns.push(Column::number("share"));
+    table.title.clone_from(&flame.title);
+    for (name, samples) in functions.into_iter().take(FUNCTIONS) {
+        let share = 100.0 * samples as f64 / all.max(1) as f64;
+        table.row(vec![
+            Cell::text(name.trim_end_matches("_[k]")),
+            Cell::count(samples),
+            Cell::number(Unit::Percent, share),
+        ]);
+    }
+    table
+}
+
+/// Runs, with where their records are.
+pub(super) fn of_runs(list: &RunList) -> Table {
+    let mut columns = vec![Column::text("run"), Column::text("point")];
+    columns.extend(list.columns.iter().cloned());
+    columns.push(Column::text("record").drop_order(1));
+    let mut table = Table::new(columns);
+    for run in &list.runs {
+        let mut row = vec![Cell::text(run.name.as_str()), Cell::text(run.point.as_str())];
+        row.extend(run.cells.iter().cloned());
+        row.resize(table.columns.len() - 1, Cell::empty());
+        row.push(Cell::text(run.record.as_deref().unwrap_or_default()));
+        table.row(row);
+    }
+    table
 }

@@ -56,13 +56,13 @@ pub(super) fn rows(measured: &Measurements) -> Rows {
 }
 
 /// Whether there are requests and responses, so that the latency of a transaction means something.
-pub(super) fn answers(measured: &Measurements) -> bool {
+pub(crate) fn answers(measured: &Measurements) -> bool {
     let runs = measured.points.iter().flat_map(|point| &point.runs);
     let mut moved = runs.filter_map(|run| run.throughput.as_ref());
     moved.any(|moved| moved.tx_bytes > 0 && moved.rx_bytes > 0)
 }
 
-pub(super) fn hosts(measured: &Measurements) -> Vec<CpuScope> {
+pub(crate) fn hosts(measured: &Measurements) -> Vec<CpuScope> {
     let own = whose::own_cpus(measured);
     let names = whose::hosts(measured);
     match own {

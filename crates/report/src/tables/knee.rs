@@ -3,7 +3,7 @@
 use wirecost_analyze::latency_knee::{self, Curve, P99, Scale, curves};
 use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::metrics;
-use wirecost_model::document::{Axis, Chart, Column, Sample, Section, Series};
+use wirecost_model::document::{Axis, Chart, ChartKind, Column, Sample, Section, Series};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::LOAD;
 
@@ -113,9 +113,12 @@ fn chart(curve: &Curve<'_>) -> Option<Chart> {
     let unit = if curve.axis == LOAD { Unit::BitsPerSecond } else { Unit::Count };
     let name = if names.is_empty() { "p99".to_owned() } else { names.join(" ") };
     (!samples.is_empty()).then(|| Chart {
-        title: format!("p99 latency by {}", curve.axis),
-        x: Axis::new(curve.axis, unit),
-        y: Axis::new("p99", Unit::Microseconds),
-        series: vec![Series { name, samples }],
+        series: vec![Series::new(&name, samples)],
+        ..Chart::new(
+            &format!("p99 latency by {}", curve.axis),
+            ChartKind::Curve,
+            Axis::new(curve.axis, unit),
+            Axis::new("p99", Unit::Microseconds),
+        )
     })
 }

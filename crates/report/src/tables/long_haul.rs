@@ -180,14 +180,12 @@ fn chart(name: &str, run: &Run) -> Option<Chart> {
         return None;
     }
     let parts: Vec<&[Interval]> = intervals.chunks(intervals.len().div_ceil(PARTS)).collect();
-    let series = |name: &str, of: fn(&[Interval]) -> f64| Series {
-        name: name.to_owned(),
-        samples: (parts.iter())
-            .map(|part| Sample {
-                x: (part[0].start + part.iter().map(|of| of.seconds).sum::<f64>() / 2.0) * 1e6,
-                y: of(part),
-            })
-            .collect(),
+    let series = |name: &str, of: fn(&[Interval]) -> f64| {
+        let sample = |part: &&[Interval]| Sample {
+            x: (part[0].start + part.iter().map(|of| of.seconds).sum::<f64>() / 2.0) * 1e6,
+            y: of(part),
+        };
+        Series::new(name, parts.iter().map(sample).collect())
     };
     let mean = |part: &[Interval]| {
         let moved: f64 = part.iter().map(|of| of.bits_per_second * of.seconds).sum();
@@ -209,10 +207,5 @@ fn chart(name: &str, run: &Run) -> Option<Chart> {
         true => "throughput over time".to_owned(),
         false => format!("throughput over time: {name}"),
     };
-    Some(Chart {
-        title,
-        x: Axis::time(),
-        y: Axis::new("throughput", Unit::BitsPerSecond),
-        series: all,
-    })
+    Some(Chart::over_time(&title, Axis::new("throughput", Unit::BitsPerSecond), all))
 }

@@ -7,7 +7,7 @@ mod cells;
 mod columns;
 mod disk_limits;
 mod function_cost;
-mod general;
+pub(crate) mod general;
 mod http_get;
 mod interrupt_cost;
 mod io_engines;
@@ -26,7 +26,7 @@ mod tcp_transmit;
 mod tests;
 mod udp_scaling;
 mod wan_tuning;
-mod whose;
+pub(crate) mod whose;
 
 use wirecost_analyze::measured::Measurements;
 

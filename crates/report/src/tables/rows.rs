@@ -89,12 +89,9 @@ impl Rows {
         title: &str,
         points: impl IntoIterator<Item = &'a MeasuredPoint>,
     ) -> Table {
-        Table {
-            title: title.to_owned(),
-            common: Vec::new(),
-            columns: self.head(),
-            rows: points.into_iter().map(|point| self.row(point)).collect(),
-        }
+        let rows = points.into_iter().map(|point| (self.row(point), point.point.to_string()));
+        let (rows, points) = rows.unzip();
+        Table { title: title.to_owned(), columns: self.head(), rows, points, ..Table::default() }
     }
 }
 

@@ -133,17 +133,12 @@ fn chart(block: &Block<'_>) -> Option<Chart> {
             y: *rate,
         };
         let samples = of.windows.iter().enumerate().map(sample).collect();
-        Some(Series { name: (*name).to_owned(), samples })
+        Some(Series::new(name, samples))
     });
     let title = match block.title() {
         Some(title) => format!("throughput since the start of traffic, {title}"),
         None => "throughput since the start of traffic".to_owned(),
     };
-    Some(Chart {
-        title,
-        x: Axis::time(),
-        y: Axis::new("throughput", Unit::BitsPerSecond),
-        series: series.collect(),
-    })
-    .filter(|chart| !chart.series.is_empty())
+    let y = Axis::new("throughput", Unit::BitsPerSecond);
+    Some(Chart::over_time(&title, y, series.collect())).filter(|chart| !chart.series.is_empty())
 }

@@ -6,7 +6,7 @@ use wirecost_model::study::Value;
 
 /// Whose CPUs are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum CpuScope {
+pub(crate) enum CpuScope {
     /// A host, by its name or `sender` and `receiver`.
     Host(String),
     /// All CPUs there are.
@@ -15,7 +15,7 @@ pub(super) enum CpuScope {
 
 impl CpuScope {
     /// As it is told of a table.
-    pub(super) fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         match self {
             CpuScope::Host(host) => Value::new("host", host),
             CpuScope::All => Value::new("host", "all"),
@@ -23,7 +23,7 @@ impl CpuScope {
     }
 
     /// A metric of theirs.
-    pub(super) fn metric(&self, name: &str) -> String {
+    pub(crate) fn metric(&self, name: &str) -> String {
         match self {
             CpuScope::Host(host) => format!("hosts.{host}.{name}"),
             CpuScope::All => name.to_owned(),
@@ -32,7 +32,7 @@ impl CpuScope {
 }
 
 /// Whether what each host costs can be told at all: no other host works on its CPUs.
-pub(super) fn own_cpus(measured: &Measurements) -> bool {
+pub(crate) fn own_cpus(measured: &Measurements) -> bool {
     let mut any = false;
     for run in runs(measured) {
         any = true;
@@ -50,13 +50,13 @@ fn runs(measured: &Measurements) -> impl Iterator<Item = &Run> {
 }
 
 /// Whether data goes one way: each run has a host that sends more than it receives.
-pub(super) fn one_way(measured: &Measurements) -> bool {
+pub(crate) fn one_way(measured: &Measurements) -> bool {
     let mut all = runs(measured).filter_map(|run| run.throughput.as_ref()).peekable();
     all.peek().is_some() && all.all(|moved| (moved.tx_bytes == 0) != (moved.rx_bytes == 0))
 }
 
 /// Names of the hosts, where they are the same in all runs.
-pub(super) fn hosts(measured: &Measurements) -> Vec<&str> {
+pub(crate) fn hosts(measured: &Measurements) -> Vec<&str> {
     let names =
         |run: &'_ Run| -> Vec<String> { run.hosts.iter().map(|h| h.name.clone()).collect() };
     let mut all = runs(measured);
@@ -69,7 +69,7 @@ pub(super) fn hosts(measured: &Measurements) -> Vec<&str> {
 }
 
 /// What a table says under it, where it is of all hosts together.
-pub(super) fn note(measured: &Measurements) -> Option<&'static str> {
+pub(crate) fn note(measured: &Measurements) -> Option<&'static str> {
     let shared = runs(measured).next().is_some() && !own_cpus(measured);
     shared.then_some("CPU time and cycles are of the whole machine, as its hosts share CPUs.")
 }

@@ -1,9 +1,10 @@
 //! `wirecost report`: the tables of what was measured, from records alone.
 
+mod page;
 mod read;
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wirecost_analyze::measured::Measurements;
@@ -18,6 +19,7 @@ use wirecost_study::{Definition, Matrix, TableChoice};
 
 use crate::Failure;
 use crate::terminal;
+pub(crate) use page::{HtmlFile, PageOptions, of_new_run};
 use read::RunSet;
 
 /// Width of tables in a file.
@@ -37,6 +39,8 @@ const WIDTH: usize = 80;
 /// Columns that several tables share appear once. Numbers are in the unit that the column names, without
 /// prefixes. The ends of an interval have their own columns (`throughput low (b/s)`). A field is empty if
 /// nothing was measured, with the reason in the last column, or if its table lacks the column.
+///
+/// HTML is one page with charts that opens offline (docs/html.md).
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// Studies and runs to show.
@@ -50,6 +54,9 @@ pub(crate) struct Report {
     /// Write to this file in place of standard output; the file appears only when complete.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    page: PageOptions,
 
     /// Show this table: one of --list, or a table of the study by its title. Can be repeated.
     #[arg(long = "table", value_name = "NAME")]
@@ -81,6 +88,10 @@ impl Report {
         }
         let output = outputs::find(&self.format)
             .ok_or_else(|| Failure::usage(format!("unknown format {}", self.format)))?;
+        if output.name() == page::FORMAT {
+            return self.write_page();
+        }
+        self.page.refuse_without("--format html")?;
         match self.written(output) {
             Ok(text) => self.put(&text)?,
             Err(failure) => {
@@ -123,6 +134,33 @@ impl Report {
         let written = output.write(&mut text, &document, &style);
         written.map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(text)
+    }
+
+    /// Writes the page of the records.
+    fn write_page(&self) -> Result<Status, Failure> {
+        let file = self.out.as_deref().map(|path| HtmlFile::new(path, self.page)).transpose()?;
+        if file.is_none() && io::stdout().is_terminal() {
+            let message = "a page of HTML is not for a terminal";
+            return Err(Failure::usage(message).help("write it to a file with --out FILE"));
+        }
+        // Of a study, the page has the stacks of one run only.
+        let kept = read::all(&self.records, &|study| match study {
+            Some(_) => Ok(self.wanted(study)?.iter().any(TableRequest::needs_stacks)),
+            None => Ok(self.records.len() == 1),
+        })?;
+        let names = page::names(&kept);
+        let document = match kept.as_slice() {
+            [one] => page::of(one, &self.wanted(one.definition.as_ref())?)?,
+            _ => self.report(kept)?,
+        };
+        match file {
+            Some(file) => file.write(document, &names)?,
+            // A reader that has seen enough (`| head`) is no failure.
+            None => {
+                drop(terminal::stdout().write_all(&page::written(document, self.page, &names)?))
+            }
+        }
+        Ok(Status::Ok)
     }
 
     fn report(&self, kept: Vec<RunSet>) -> Result<document::Document, Failure> {
@@ -251,6 +289,14 @@ pub(crate) fn sections(
     }
     sections.push(about);
     Ok(sections)
+}
+
+/// Writes the page of a study that has just been made.
+pub(crate) fn write_page_of_study(directory: &Path, file: &HtmlFile) -> Result<(), Failure> {
+    let kept = read::all(&[directory.to_owned()], &|_| Ok(false))?;
+    let [one] = kept.as_slice() else { return Ok(()) };
+    let document = page::of(one, &wanted(one.definition.as_ref())?)?;
+    file.write(document, &page::names(&kept))
 }
 
 /// The failure for a column that names no metric.

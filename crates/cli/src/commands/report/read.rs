@@ -10,11 +10,11 @@ use wirecost_study::Definition;
 use crate::Failure;
 
 /// A study, or runs that are shown together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RunSet {
     pub(super) title: String,
     /// What it was read from, or the first of it.
-    source: String,
+    pub(super) source: String,
     /// Of a study only.
     pub(super) definition: Option<Definition>,
     /// With their names.

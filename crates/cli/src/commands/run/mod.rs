@@ -29,12 +29,14 @@ use wirecost_model::visible::visible;
 use wirecost_model::warning::Entry;
 use wirecost_program::program;
 use wirecost_report::documents;
+use wirecost_report::documents::page::Redaction;
 use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{self, Progress};
 use wirecost_report::uperf::{Header, Printer, Style, write_failure};
 use wirecost_store::Recorder;
 
 use super::output;
+use super::report::{HtmlFile, PageOptions, of_new_run};
 use super::study::Repeated;
 use crate::Failure;
 use crate::profile::Loaded;
@@ -64,6 +66,13 @@ pub(crate) struct Run {
     /// wirecost.report/1 of several runs.
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+
+    /// Write the result as one page of HTML, which opens offline, to this new file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    page: PageOptions,
 
     /// Save the run as a record to this new directory: run.json, hosts.json, samples.parquet. With
     /// --repeat the directory is a study.
@@ -110,6 +119,7 @@ struct Ready {
     /// Released when the lab of the place is gone.
     machines: Machines,
     recorder: Option<Recorder>,
+    page: Option<HtmlFile>,
 }
 
 impl Run {
@@ -135,6 +145,7 @@ impl Run {
 
     /// Makes several runs, and reports what they have in common.
     fn run_repeatedly(&self, times: u32) -> Result<Status, Failure> {
+        let page = HtmlFile::wanted(self.html.as_deref(), self.page)?;
         let finished = self.repeats(times);
         let document = match &finished {
             Ok(document) => document.clone(),
@@ -149,6 +160,9 @@ impl Run {
             }
         }
         let document = finished?;
+        if let Some(page) = page {
+            page.write(document.clone(), &Redaction::default())?;
+        }
         if !self.json_on_stdout() {
             output::show(&document);
         }
@@ -180,6 +194,7 @@ impl Run {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
         }
+        let page = HtmlFile::wanted(self.html.as_deref(), self.page)?;
         self.options.check_tune()?;
         let mut names = self.hosts.names();
         let loaded = self.options.load(&mut |number| names(number))?;
@@ -201,11 +216,11 @@ impl Run {
         }
         let recorder = self.out.as_deref().map(Recorder::create).transpose();
         let recorder = recorder.map_err(Failure::usage)?;
-        Ok(Ready { loaded, place, machines, recorder })
+        Ok(Ready { loaded, place, machines, recorder, page })
     }
 
     fn drive(self, ready: Ready, started: u64, stop: &AtomicBool) -> Result<Status, Failure> {
-        let Ready { loaded, place, machines, recorder } = ready;
+        let Ready { loaded, place, machines, recorder, page } = ready;
         let mut printer = self.printer(&loaded, &place);
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), progress::Style::of(&io::stderr())));
@@ -240,8 +255,10 @@ impl Run {
         let written = self.write_json(&document);
         let kept = recorder.map(|recorder| recorder.save(&document, &environments(&outcome)));
         // A result that cannot be saved is still shown, and why it is no result.
+        let page = page.map(|file| self.write_page(&file, &document, &outcome));
         let status = self.show(&document, printer)?;
         written?;
+        page.transpose()?;
         kept.transpose().map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(status)
     }
@@ -289,6 +306,19 @@ impl Run {
             terminal::warn(format_args!("wirecost: {error}"));
         }
         Ok(document.status)
+    }
+
+    fn write_page(
+        &self,
+        file: &HtmlFile,
+        document: &Document,
+        outcome: &Outcome,
+    ) -> Result<(), Failure> {
+        let hosts = environments(outcome).into_iter().filter_map(|(name, environment)| {
+            Some((name, Environment::deserialize(environment).ok()?))
+        });
+        let (page, names) = of_new_run(document, self.out.as_deref(), &hosts.collect());
+        file.write(page, &names)
     }
 
     fn json_on_stdout(&self) -> bool {

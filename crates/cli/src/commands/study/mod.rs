@@ -32,6 +32,7 @@ use wirecost_store::study::{Study as RecordedStudy, Writer};
 use wirecost_study::{Baseline, Definition, Expectation, StopReason, Summary, Verdict, builtins};
 
 use crate::Failure;
+use crate::commands::report::{HtmlFile, PageOptions};
 use crate::commands::run::{ConflictOptions, Machines, interruptible};
 use crate::commands::{output, report};
 use crate::terminal;
@@ -118,12 +119,24 @@ struct Output {
     #[arg(long)]
     json_lines: bool,
 
+    /// Write the results as one page of HTML, which opens offline, to this new file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    page: PageOptions,
+
     /// Whether the last event was written.
     #[arg(skip)]
     ended: Cell<bool>,
 }
 
 impl Output {
+    /// The file of the page, if one is wanted and can be written.
+    fn html_file(&self) -> Result<Option<HtmlFile>, Failure> {
+        HtmlFile::wanted(self.html.as_deref(), self.page)
+    }
+
     /// A failure, as an event too if nothing has ended the events yet.
     fn tell<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(failure) = &result
@@ -172,9 +185,10 @@ impl Claimed {
 impl RunStudy {
     fn run(&self) -> Result<Status, Failure> {
         let loaded = self.source.load()?;
+        let page = self.output.html_file()?;
         let path = self.out.as_deref();
         let finished = make_runs(&loaded, path, self.conflict, &self.output)?;
-        conclude(&loaded, &finished, &self.output)
+        conclude(&loaded, &finished, &self.output, page.as_ref())
     }
 }
 
@@ -252,12 +266,16 @@ fn own_directory(name: &str) -> Result<PathBuf, Failure> {
 
 impl Resume {
     fn run(&self) -> Result<Status, Failure> {
+        let page = self.output.html_file()?;
         let writer = Writer::open(&self.directory).map_err(Failure::usage)?;
         let text = writer.study().definition().map_err(Failure::usage)?;
         let name = self.directory.join("study.toml").display().to_string();
         let definition = Definition::parse(&text).map_err(|error| draw(&name, &text, error))?;
         if definition.tune.is_some() {
             let searched = tuning::resume(writer, definition, self.conflict, self.output.quiet)?;
+            if let Some(page) = &page {
+                report::write_page_of_study(&self.directory, page)?;
+            }
             return crate::commands::tune::conclude(&searched, "terminal");
         }
         let loaded = Loaded::of(definition, PathBuf::new(), None)?;
@@ -275,7 +293,7 @@ impl Resume {
             runs.into_iter().map(|(_, run)| run).filter(|run| run.status == Status::Ok).collect();
         let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
         let summary = drive(&loaded, &steps, &writer, done, hosts, None, &self.output)?;
-        conclude(&loaded, &Finished { writer, summary }, &self.output)
+        conclude(&loaded, &Finished { writer, summary }, &self.output, page.as_ref())
     }
 }
 
@@ -422,7 +440,12 @@ fn drive(
 }
 
 /// Prints how the study ended: its tables, its expectations, and where it is saved.
-fn conclude(loaded: &Loaded, finished: &Finished, output: &Output) -> Result<Status, Failure> {
+fn conclude(
+    loaded: &Loaded,
+    finished: &Finished,
+    output: &Output,
+    page: Option<&HtmlFile>,
+) -> Result<Status, Failure> {
     let (study, summary) = (finished.writer.study(), &finished.summary);
     let path = study.directory().display();
     let mut status = summary.status();
@@ -437,6 +460,9 @@ fn conclude(loaded: &Loaded, finished: &Finished, output: &Output) -> Result<Sta
         let mut document = Document::new(&loaded.definition.title);
         document.sections = report::sections(Some(&loaded.definition), &tables, &measured)?;
         output::show(&document);
+    }
+    if let Some(page) = page {
+        report::write_page_of_study(study.directory(), page)?;
     }
     let verdicts = judge(loaded, &measured)?;
     for verdict in &verdicts {

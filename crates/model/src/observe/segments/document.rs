@@ -103,15 +103,11 @@ fn over_time(of: &SegmentsSection) -> Option<Chart> {
         let samples = device.sent.intervals.iter().filter_map(|interval| {
             Some(Sample { x: interval.end_seconds * 1e6, y: interval.average_bytes? })
         });
-        Series { name: device.device.clone(), samples: samples.collect() }
+        Series::new(&device.device, samples.collect())
     });
     let series: Vec<Series> = series.filter(|series| series.samples.len() > 1).collect();
-    (!series.is_empty()).then(|| Chart {
-        title: String::new(),
-        x: Axis::time(),
-        y: Axis::new("average sent", Unit::Bytes),
-        series,
-    })
+    (!series.is_empty())
+        .then(|| Chart::over_time("", Axis::new("average sent", Unit::Bytes), series))
 }
 
 /// Percent of packets by who handed them over, data and acknowledgements apart.

@@ -250,7 +250,7 @@ fn observed_hosts(run: &Run) -> Vec<Section> {
 }
 
 /// What could not be had, and what looking cost.
-fn observer(run: &Run) -> Vec<Section> {
+pub(super) fn observer(run: &Run) -> Vec<Section> {
     let Some(observe) = &run.observe else { return Vec::new() };
     let mut section = Section::named("observer", "Observer");
     section.blocks = observed::reports(&observe.probes);

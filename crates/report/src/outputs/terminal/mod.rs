@@ -76,6 +76,8 @@ fn section(out: &mut dyn Write, section: &Section, style: &TerminalStyle) -> io:
             Block::Text(text) => paragraph(out, text, Emphasis::Plain, style)?,
             Block::Figures(figures) => self::figures(out, figures, &mut notes, style)?,
             Block::Chart(chart) => table(out, &summary::of(chart), &mut notes, style)?,
+            Block::Flame(flame) => table(out, &summary::of_flame(flame), &mut notes, style)?,
+            Block::Runs(list) => table(out, &summary::of_runs(list), &mut notes, style)?,
             Block::Note(text) => paragraph(out, text, Emphasis::Muted, style)?,
             Block::Finding(finding) => self::finding(out, finding, style)?,
             // Below a heading it belongs to that.

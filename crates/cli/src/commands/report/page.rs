@@ -1,0 +1,220 @@
+//! Pages of records (`--format html`, `--html FILE`), and the files that they go to.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use wirecost_analyze::compare::Hosts;
+use wirecost_analyze::measured::Measurements;
+use wirecost_model::document::Document;
+use wirecost_model::observe::FoldedStacks;
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_report::atomic_file;
+use wirecost_report::documents::page::{self, Redaction, Source};
+use wirecost_report::outputs::{self, TerminalStyle};
+use wirecost_report::tables::TableRequest;
+use wirecost_store::study::Study;
+use wirecost_store::{HOSTS, RUN};
+use wirecost_study::{Definition, Order};
+
+use super::read::RunSet;
+use super::{WIDTH, sections};
+use crate::Failure;
+
+/// As `--format` names it.
+pub(super) const FORMAT: &str = "html";
+
+/// How a page is written.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct PageOptions {
+    /// Replace an HTML file that exists.
+    #[arg(long)]
+    force: bool,
+
+    /// Replace names of hosts and devices, addresses and paths in HTML by `host-1`, `address-1` and so on.
+    #[arg(long)]
+    redact: bool,
+}
+
+impl PageOptions {
+    /// Refuses options of pages where none is written.
+    pub(super) fn refuse_without(self, page: &str) -> Result<(), Failure> {
+        for (name, is_set) in [("--force", self.force), ("--redact", self.redact)] {
+            if is_set {
+                return Err(Failure::usage(format!("{name} needs {page}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file that a page will be written to; it was possible when this was made.
+#[derive(Debug)]
+pub(crate) struct HtmlFile {
+    path: PathBuf,
+    options: PageOptions,
+}
+
+impl HtmlFile {
+    /// # Errors
+    /// The file exists, and nobody allows to replace it; or it cannot be written.
+    pub(crate) fn new(path: &Path, options: PageOptions) -> Result<Self, Failure> {
+        if path.is_file() && !options.force {
+            let message = format!("{} exists", path.display());
+            return Err(Failure::usage(message).help("replace it with --force"));
+        }
+        let failed = |error| Failure::usage(format!("cannot write {}: {error}", path.display()));
+        atomic_file::check(path).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), options })
+    }
+
+    /// The file of `--html FILE`, where a page is wanted.
+    ///
+    /// # Errors
+    /// Those of [`HtmlFile::new`], or an option of pages where none is wanted.
+    pub(crate) fn wanted(
+        path: Option<&Path>,
+        options: PageOptions,
+    ) -> Result<Option<Self>, Failure> {
+        match path {
+            Some(path) => Self::new(path, options).map(Some),
+            None => options.refuse_without("--html FILE").map(|()| None),
+        }
+    }
+
+    /// Writes a page. `names` are what a redacted page must not have.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(&self, document: Document, names: &Redaction) -> Result<(), Failure> {
+        let text = written(document, self.options, names)?;
+        let failed = |error| {
+            Failure::new(Status::Failed, format!("cannot write {}: {error}", self.path.display()))
+        };
+        atomic_file::write(&self.path, &text).map_err(failed)
+    }
+}
+
+/// The text of a page.
+pub(super) fn written(
+    mut document: Document,
+    options: PageOptions,
+    names: &Redaction,
+) -> Result<Vec<u8>, Failure> {
+    if options.redact {
+        page::redact(&mut document, names);
+    }
+    let output =
+        outputs::find(FORMAT).ok_or_else(|| Failure::usage(format!("unknown format {FORMAT}")))?;
+    let mut text = Vec::new();
+    output
+        .write(&mut text, &document, &TerminalStyle::plain(WIDTH))
+        .map_err(|error| Failure::new(Status::Failed, error))?;
+    Ok(text)
+}
+
+/// What a redacted page of these records must not have.
+pub(super) fn names(sets: &[RunSet]) -> Redaction {
+    let runs = sets.iter().flat_map(|set| &set.runs);
+    let paths = sets.iter().map(|set| set.source.clone());
+    let paths =
+        paths.chain(runs.clone().map(|(name, _)| name.clone()).filter(|name| name.contains('/')));
+    let first = sets.iter().filter_map(|set| Some((set, set.runs.first()?)));
+    let hosts: Hosts = first.flat_map(|(set, (id, _))| hosts(&record(set, id))).collect();
+    Redaction::of(runs.map(|(_, run)| run), &hosts, paths)
+}
+
+/// The page of a study, of a run, or of runs side by side.
+pub(super) fn of(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> {
+    match (&set.definition, set.runs.as_slice()) {
+        (None, [(name, run)]) => Ok(of_run(name, run)),
+        _ => of_study(set, wanted),
+    }
+}
+
+fn of_run(name: &str, run: &Run) -> Document {
+    let hosts = hosts(Path::new(name));
+    page::run(name, run, Source { record: Some(name), hosts: &hosts })
+}
+
+fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> {
+    let definition = set.definition.as_ref();
+    let measured = Measurements::of(set.runs.iter().cloned());
+    let first = set.runs.iter().find(|(_, run)| run.status == Status::Ok);
+    let hosts = first.map(|(id, _)| hosts(&record(set, id))).unwrap_or_default();
+    Ok(page::study(page::Study {
+        title: &set.title,
+        sections: sections(definition, wanted, &measured)?,
+        measured: &measured,
+        method: definition.map(method).unwrap_or_default(),
+        source: Source { record: definition.map(|_| set.source.as_str()), hosts: &hosts },
+        stacks: stacks(set),
+    }))
+}
+
+/// The directory of a run's record.
+fn record(set: &RunSet, id: &str) -> PathBuf {
+    match set.definition {
+        Some(_) => Path::new(&set.source).join(wirecost_store::study::RUNS).join(id),
+        None => PathBuf::from(id),
+    }
+}
+
+/// Environments of a record's hosts; none where it has none that can be read.
+fn hosts(record: &Path) -> Hosts {
+    match record.join(RUN).is_file() && record.join(HOSTS).is_file() {
+        true => wirecost_store::hosts(record).unwrap_or_default(),
+        false => Hosts::new(),
+    }
+}
+
+/// Stacks of the fastest run that has some, of its first host.
+fn stacks(set: &RunSet) -> Option<(String, FoldedStacks)> {
+    set.definition.as_ref()?;
+    let sampled = |run: &Run| {
+        run.observe
+            .iter()
+            .flat_map(|of| &of.hosts)
+            .any(|of| of.functions.as_ref().is_some_and(|of| of.samples > 0))
+    };
+    let rate = |run: &Run| run.throughput.as_ref().map_or(0.0, |of| of.bits_per_second);
+    let runs = set.runs.iter().filter(|(_, run)| run.status == Status::Ok && sampled(run));
+    let (id, run) = runs.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))?;
+    let record = Study::open(Path::new(&set.source)).ok()?.read(id).ok()?;
+    let host = record.run.observe?.hosts.into_iter().find(|host| host.functions.is_some())?;
+    let point = run.study.as_ref().map(|study| study.point.to_string()).unwrap_or_default();
+    let title = format!("Sampled functions of {} in run {id} ({point})", host.covers.join(", "));
+    Some((title, host.functions?.stacks))
+}
+
+/// What a definition says of how runs were made.
+fn method(definition: &Definition) -> Vec<(String, String)> {
+    let order = match definition.order {
+        Order::Shuffled => "each repeat of all points in an order of its own",
+        Order::Blocks => "shuffled, with points that are compared next to each other",
+        Order::Written => "as the points are listed",
+    };
+    let repeat = &definition.repeat;
+    let mut repeats = format!("{} of each point", repeat.times);
+    if let Some(most) = repeat.most {
+        repeats += &format!(", at most {most}, until intervals are narrow enough");
+    }
+    if definition.warm_up > 0 {
+        repeats += &format!("; {} before them to warm up, not counted", definition.warm_up);
+    }
+    let lines = [
+        ("place", definition.place.to_string()),
+        ("repeats", repeats),
+        ("order", order.to_owned()),
+        ("seed of the order", definition.seed.to_string()),
+    ];
+    lines.map(|(label, value)| (label.to_owned(), value)).into()
+}
+
+/// The page of a run that has just been made.
+pub(crate) fn of_new_run(run: &Run, record: Option<&Path>, hosts: &Hosts) -> (Document, Redaction) {
+    let record = record.map(|path| path.display().to_string());
+    let name = record.clone().unwrap_or_else(|| "run".to_owned());
+    let names = Redaction::of([run], hosts, record.clone());
+    (page::run(&name, run, Source { record: record.as_deref(), hosts }), names)
+}

@@ -1,0 +1,198 @@
+//! Pages of records, as a browser shows them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::program::{Finished, Program};
+
+const STUDY: &str = r#"
+    title = "Sizes"
+    profile = "@rr"
+    warm_up = 0
+    [set]
+    duration = "300ms"
+    ramp = "100ms"
+    [axes]
+    size = ["64", "16k"]
+    [repeat]
+    times = 2
+"#;
+
+fn wirecost(arguments: &[&str]) -> Finished {
+    Program::new(arguments).finish()
+}
+
+/// A study of two points, each run twice, with its page.
+fn study() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("sizes.toml"), STUDY).unwrap();
+    let (file, out, page) = (path("sizes.toml"), path("study"), path("study.html"));
+    let finished = wirecost(&["study", "run", &file, "--out", &out, "--html", &page, "--quiet"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    (folder, page)
+}
+
+/// What a browser makes of a page.
+struct Shown {
+    dom: String,
+}
+
+impl Shown {
+    /// Opens a page; `None` where there is no browser, which is told.
+    fn of(page: &Path, test: &str) -> Option<Self> {
+        let profile = tempfile::tempdir().unwrap();
+        let output = Command::new("chromium")
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .args(["--virtual-time-budget=10000", "--allow-file-access-from-files"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("file://{}", page.display()))
+            .output();
+        match output {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                eprintln!("SKIP: {test}: there is no chromium (apt-get install chromium)");
+                None
+            }
+            output => {
+                let output = output.unwrap();
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                Some(Self { dom: String::from_utf8_lossy(&output.stdout).into_owned() })
+            }
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Option<&str> {
+        let begin = format!("{name}=\"");
+        self.dom.split(&begin).nth(1)?.split('"').next()
+    }
+
+    #[track_caller]
+    fn is_all_drawn(&self) {
+        assert_eq!(self.attribute("data-errors"), Some("0"), "{:?}", self.attribute("data-error"));
+        let charts = self.attribute("data-charts");
+        assert!(charts.is_some_and(|charts| charts != "0"), "{charts:?} charts");
+        assert_eq!(self.attribute("data-drawn"), charts);
+    }
+}
+
+/// How wide a page is in a frame as wide as a phone.
+fn width_on_a_phone(page: &Path, test: &str) -> Option<u32> {
+    let folder = page.parent().unwrap();
+    let name = page.file_name().unwrap().to_str().unwrap();
+    let frame = format!(
+        "<body><iframe src=\"{name}\" width=380 height=800 style=\"border:0\"></iframe><script>\
+         addEventListener('load', () => setTimeout(() => {{ document.body.dataset.wide = \
+         document.querySelector('iframe').contentDocument.documentElement.scrollWidth }}, 2000))</script>"
+    );
+    let outer = folder.join("phone.html");
+    fs::write(&outer, frame).unwrap();
+    let shown = Shown::of(&outer, test)?;
+    Some(shown.attribute("data-wide").expect("the frame was not loaded").parse().unwrap())
+}
+
+/// What a page would load: nothing.
+#[track_caller]
+fn loads_nothing(page: &str) {
+    let markup = page.split("<script").next().unwrap();
+    for load in [" src=", "url(", "@import", "<link", "<iframe"] {
+        assert!(!markup.contains(load), "{load}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_page_of_a_study_is_drawn_and_fits_a_phone() {
+    let test = "the_page_of_a_study_is_drawn_and_fits_a_phone";
+    let (_folder, page) = study();
+    let text = fs::read_to_string(&page).unwrap();
+    loads_nothing(&text);
+    for part in
+        ["Throughput by size", "Hosts, and how they differ", "Method", "Findings", "0002-02"]
+    {
+        assert!(text.contains(part), "no {part}");
+    }
+    // Both points, and each of the four runs in every chart of curves.
+    for run in ["0001-01", "0001-02", "0002-01", "0002-02"] {
+        assert!(text.contains(&format!("id=\"run-{run}\"")), "{run} is in no list");
+        assert!(text.contains(&format!("href=\"#run-{run}\"")), "no dot leads to {run}");
+    }
+    let Some(shown) = Shown::of(Path::new(&page), test) else { return };
+    shown.is_all_drawn();
+    assert_eq!(width_on_a_phone(Path::new(&page), test), Some(380));
+}
+
+#[test]
+fn the_page_of_a_run_draws_its_series() {
+    let test = "the_page_of_a_run_draws_its_series";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (record, page) = (path("record"), path("run.html"));
+    let run = ["run", "@stream", "--duration", "1s", "--interval", "100ms", "--quiet"];
+    let finished = wirecost(&[run.as_slice(), &["--out", &record, "--html", &page]].concat());
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let text = fs::read_to_string(&page).unwrap();
+    loads_nothing(&text);
+    // What the record lacks is left out, and the page says why.
+    assert!(
+        text.contains("Throughput over time")
+            && text.contains("Flame graph: no stacks were sampled")
+    );
+    let Some(shown) = Shown::of(Path::new(&page), test) else { return };
+    shown.is_all_drawn();
+    assert!(shown.dom.contains("<canvas"), "no series is drawn");
+    assert_eq!(width_on_a_phone(Path::new(&page), test), Some(380));
+    // From the record alone, the same charts.
+    let again = path("again.html");
+    let finished = wirecost(&["report", &record, "--format", "html", "--out", &again]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let charts = |text: &str| -> BTreeSet<String> {
+        text.split("<figcaption")
+            .skip(1)
+            .map(|of| of.split("</").next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(charts(&fs::read_to_string(&again).unwrap()), charts(&text));
+}
+
+#[test]
+fn a_page_is_not_overwritten_and_names_are_hidden() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (record, page) = (path("secret-record"), path("run.html"));
+    let finished = wirecost(&["run", "@rr", "--duration", "300ms", "--quiet", "--out", &record]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    fs::write(&page, "mine").unwrap();
+    let report = ["report", &record, "--format", "html", "--out", &page, "--redact"];
+    let refused = wirecost(&report);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(&page).unwrap(), "mine");
+    let finished = wirecost(&[report.as_slice(), &["--force"]].concat());
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let text = fs::read_to_string(&page).unwrap();
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for hidden in ["secret-record", "127.0.0.1", folder.path().to_str().unwrap()] {
+        assert!(!text.contains(hidden), "{hidden}");
+    }
+    assert!(!text.contains(&format!(">{}<", machine.trim())), "{machine}");
+    assert!(text.contains("host-1") && text.contains("path-1"));
+    let refused = wirecost(&["report", &record, "--redact"]);
+    assert_eq!(refused.code, 2);
+}
+
+#[test]
+fn a_study_that_has_just_begun_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let study = folder.path().join("study");
+    fs::create_dir_all(study.join("runs")).unwrap();
+    fs::write(study.join("study.toml"), STUDY).unwrap();
+    let finished = wirecost(&["report", study.to_str().unwrap(), "--format", "html"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let text = &finished.stdout;
+    assert!(text.contains("Nothing has been measured yet"), "{text}");
+    assert!(text.contains("2 points have no run yet"), "{text}");
+}

@@ -1,0 +1,210 @@
+//! The page of a study, or of runs side by side.
+
+use wirecost_analyze::cost_model::{self, Options};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
+use wirecost_analyze::metrics::{self, Selector};
+use wirecost_model::document::{Block, Document, Flame, Section};
+use wirecost_model::metric::Unit;
+use wirecost_model::observe::FoldedStacks;
+use wirecost_model::run::Run;
+use wirecost_model::study::LOAD;
+use wirecost_model::units::counted;
+
+use super::charts::points::varying;
+use super::charts::{self, Gathered};
+use super::{Source, hosts, method, not_measured, runs};
+use crate::documents;
+use crate::tables::general;
+
+/// With more points a cost model takes long, and its bars cannot be told apart.
+const MODELLED: usize = 60;
+
+/// What the page of a study is made of.
+#[derive(Debug)]
+pub struct Study<'a> {
+    pub title: &'a str,
+    pub measured: &'a Measurements,
+    /// Tables, findings, and what to know of the runs, as the other outputs have them.
+    pub sections: Vec<Section>,
+    /// What its definition says of the method, by label.
+    pub method: Vec<(String, String)>,
+    /// Of its first run; `record` is the directory of the study.
+    pub source: Source<'a>,
+    /// Stacks of one host, with whose they are.
+    pub stacks: Option<(String, FoldedStacks)>,
+}
+
+/// The page of a study.
+#[must_use]
+pub fn study(of: Study<'_>) -> Document {
+    let Study { title, measured, mut sections, method: planned, source, stacks } = of;
+    let mut gathered = Gathered::default();
+    runs::cite(&mut sections, measured);
+    let (findings, rest): (Vec<Section>, Vec<Section>) =
+        sections.into_iter().partition(|section| section.name == "findings");
+    let (about, tables): (Vec<Section>, Vec<Section>) =
+        rest.into_iter().partition(|section| section.name == "runs");
+    let all: Vec<&Run> = measured.points.iter().flat_map(|point| &point.runs).collect();
+
+    let mut document = Document::new(title);
+    document.sections.push(headline(measured));
+    document.sections.extend(findings);
+    document.sections.extend(by_axes(measured, &mut gathered));
+    document.sections.extend(tables);
+    document.sections.extend(cpu_time(measured, &mut gathered));
+    document.sections.extend(latency(measured, &mut gathered));
+    document.sections.extend(spent(title, measured, &mut gathered));
+    document.sections.extend(flame(stacks, &mut gathered));
+    if let Some(run) = all.first() {
+        document.sections.extend(hosts::section(run, source.hosts));
+        if source.hosts.is_empty() {
+            gathered.lacks("Surroundings of the hosts", "the record has no hosts.json");
+        }
+    }
+    document.sections.push(method::section(&all, &planned));
+    document.sections.extend(not_measured(gathered.missing));
+    document.sections.extend(method::observing(&all));
+    document.sections.extend(about.into_iter().map(|section| Section {
+        name: "about".to_owned(),
+        title: "About the runs, and warnings".to_owned(),
+        ..section
+    }));
+    let record = |name: &str| Some(format!("{}/runs/{name}", source.record?));
+    document.sections.extend(runs::section(measured, record));
+    document
+}
+
+/// The result in a sentence or two.
+fn headline(measured: &Measurements) -> Section {
+    let mut section = Section::named("headline", "");
+    let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
+    let mut sentences = Vec::new();
+    if let Some(text) = extremes(measured, "throughput") {
+        sentences.push(format!("Throughput is {text}."));
+    } else if let Some(text) = extremes(measured, "transactions") {
+        sentences.push(format!("Transactions are {text}."));
+    }
+    let costs = general::hosts(measured).into_iter().find_map(|scope| {
+        let name = scope.metric("cycles_per_kbyte");
+        let whose = charts::by_axis::words(&name).replace("cycles/KByte", "A KByte");
+        Some(format!("{whose} costs {}.", extremes(measured, &name)?))
+    });
+    sentences.extend(costs);
+    if sentences.is_empty() {
+        sentences.push("Nothing has been measured yet.".to_owned());
+    }
+    section.text(sentences.join(" "));
+    let points = counted(measured.points.len() as u64, "point", "points");
+    let axes = varying(measured).join(", ");
+    let over = if axes.is_empty() { String::new() } else { format!(" over {axes}") };
+    section.note(format!("{} at {points}{over}.", counted(runs as u64, "run", "runs")));
+    section
+}
+
+/// `0.41 to 13.2 Gb/s, the most at connections=8`.
+fn extremes(measured: &Measurements, name: &str) -> Option<String> {
+    let selector: Selector = metrics::find(name).ok()?;
+    let of = |point: &MeasuredPoint| point.estimate(&selector).ok().map(|estimate| estimate.mean);
+    let known: Vec<(&MeasuredPoint, f64)> =
+        measured.points.iter().filter_map(|point| Some((point, of(point)?))).collect();
+    let least = known.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let most = known.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let unit = selector.metric().unit;
+    let shown = |value: f64| wirecost_model::document::show(unit, value);
+    // Tables have the unit in the head.
+    let suffix = if unit == Unit::CyclesPerKByte { " cycles" } else { "" };
+    if known.len() == 1 {
+        return Some(format!("{}{suffix}", shown(most.1)));
+    }
+    let axes = varying(measured);
+    let at = |point: &MeasuredPoint| {
+        let values =
+            axes.iter().filter_map(|axis| Some(format!("{axis} {}", point.point.get(axis)?)));
+        values.collect::<Vec<_>>().join(", ")
+    };
+    Some(format!("{} to {}{suffix}, the most at {}", shown(least.1), shown(most.1), at(most.0)))
+}
+
+/// Throughput and cost against each axis, and over two axes.
+fn by_axes(measured: &Measurements, gathered: &mut Gathered) -> Vec<Section> {
+    let axes = varying(measured);
+    let mut figures = vec!["throughput".to_owned()];
+    if general::answers(measured) {
+        figures.push("transactions".to_owned());
+    }
+    figures.extend(general::hosts(measured).iter().map(|scope| scope.metric("cycles_per_kbyte")));
+    let mut sections = Vec::new();
+    if axes.is_empty() {
+        gathered.lacks("Charts by axis", "no axis has several values");
+    }
+    for (place, axis) in axes.iter().enumerate() {
+        let mut section = Section::named(&format!("by-{axis}"), &format!("By {axis}"));
+        for figure in &figures {
+            let what = format!("{} by {axis}", charts::by_axis::words(figure));
+            gathered.add(&mut section, &what, charts::by_axis::charts(measured, axis, figure));
+        }
+        // The axis with the most values is what the study is about.
+        section.folded = place > 0;
+        sections.extend(section.filled());
+    }
+    if axes.len() > 1 {
+        let mut section = Section::named("heat-map", "Over two axes").folded();
+        for figure in &figures {
+            let what = format!("{} over two axes", charts::by_axis::words(figure));
+            gathered.add(&mut section, &what, charts::heat_map::chart(measured, figure));
+        }
+        sections.extend(section.filled());
+    }
+    sections
+}
+
+fn cpu_time(measured: &Measurements, gathered: &mut Gathered) -> Option<Section> {
+    let mut section = Section::named("cpu", "Where CPU time went");
+    gathered.add(&mut section, "CPU time by kind", charts::cpu::of_points(measured));
+    gathered.add(&mut section, "CPU time by layer", charts::layers::of_points(measured));
+    section.filled()
+}
+
+fn latency(measured: &Measurements, gathered: &mut Gathered) -> Option<Section> {
+    let mut section = Section::named("latency", "Latency");
+    gathered.add(&mut section, "p99 latency against load", charts::latency::against_load(measured));
+    if let Some(axis) = varying(measured).into_iter().find(|axis| *axis != LOAD) {
+        let built = charts::by_axis::charts(measured, axis, "latency.p99");
+        gathered.add(&mut section, &format!("p99 latency by {axis}"), built);
+    }
+    section.filled()
+}
+
+/// The cost model, where the study supports one.
+fn spent(title: &str, measured: &Measurements, gathered: &mut Gathered) -> Option<Section> {
+    let what = "What cycles were spent on (cost model)";
+    if measured.points.len() > MODELLED {
+        gathered.lacks(what, "the study has many points: see `wirecost explain`");
+        return None;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let model = match cost_model::explain(title, measured, &Options::default(), version) {
+        Ok(model) => model.document,
+        Err(reason) => {
+            gathered.lacks(what, &reason.to_string());
+            return None;
+        }
+    };
+    let mut section = Section::named("cost-model", "What cycles were spent on");
+    gathered.add(&mut section, what, charts::cost_model::shares(&model));
+    let details = documents::cost_model::explanation(&model).sections;
+    let tables = details.into_iter().flat_map(|section| section.blocks);
+    // The first two are the terms and how well they fit; the rest is for `wirecost explain`.
+    section.blocks.extend(tables.filter(|block| !matches!(block, Block::Runs(_))).take(2));
+    section.filled()
+}
+
+fn flame(stacks: Option<(String, FoldedStacks)>, gathered: &mut Gathered) -> Option<Section> {
+    let Some((title, stacks)) = stacks.filter(|(_, stacks)| !stacks.stacks.is_empty()) else {
+        gathered.lacks("Flame graph", "no stacks were sampled (--observe functions)");
+        return None;
+    };
+    let mut section = Section::named("flame", "Functions").folded();
+    section.blocks.push(Block::Flame(Flame { title, stacks }));
+    Some(section)
+}

@@ -1,0 +1,176 @@
+// What a page does beside being read: time series, hovering, keys, folded parts. Everything else is markup.
+'use strict';
+(() => {
+  const root = document.documentElement;
+  const colour = name => getComputedStyle(root).getPropertyValue(name).trim();
+  root.dataset.errors = '0';
+  addEventListener('error', event => { root.dataset.errors = +root.dataset.errors + 1; root.dataset.error = event.message; });
+  addEventListener('unhandledrejection', event => { root.dataset.errors = +root.dataset.errors + 1; root.dataset.error = event.reason; });
+
+  // Numbers with their units.
+  const prefixes = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+  const symbols = { bits_per_second: 'b/s', per_second: '/s', bytes: 'B', percent: '%', seconds: 's', ghz: 'GHz', watts: 'W', cycles_per_kbyte: 'cycles/KByte' };
+  const digits = value => {
+    const size = Math.abs(value);
+    return size >= 99.95 || size === 0 ? value.toFixed(0) : size >= 9.995 ? value.toFixed(1) : size >= 0.9995 ? value.toFixed(2) : value.toFixed(3);
+  };
+  function show(unit, value, plain = digits) {
+    if (value == null) return '–';
+    const size = Math.abs(value);
+    if (unit === 'microseconds') return size >= 1e6 ? plain(value / 1e6) + ' s' : size >= 1e3 ? plain(value / 1e3) + ' ms' : plain(value) + ' us';
+    const [divisor, prefix] = ['bits_per_second', 'per_second', 'bytes'].includes(unit) && prefixes.find(([least]) => size >= least) || [1, ''];
+    const symbol = prefix + (symbols[unit] || '');
+    return (plain(value / divisor) + (symbol && symbol !== '%' ? ' ' : '') + symbol).trim();
+  }
+  const tick = unit => (_, values) => values.map(value => show(unit, value, of => String(+of.toPrecision(6))));
+
+  // Series over time: columns of numbers, byte by byte, deflated.
+  async function columns(described) {
+    const packed = Uint8Array.from(atob(document.getElementById('columns').textContent), letter => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    let from = 0;
+    return described.map(({ width, length }) => {
+      const values = new Uint8Array(width * length);
+      for (let byte = 0; byte < width; byte++)
+        for (let value = 0; value < length; value++) values[value * width + byte] = bytes[from + byte * length + value];
+      from += width * length;
+      return width === 8 ? new Float64Array(values.buffer) : new Float32Array(values.buffer);
+    });
+  }
+
+  // The rows that uPlot draws of a chart, and where those of each series are.
+  function rows(chart, all) {
+    const tables = [], series = [{}], bands = [];
+    for (const line of chart.series) {
+      const stroke = colour(line.colour ? '--c' + line.colour : '--idle');
+      const look = { label: line.name, stroke, width: 1.5, dash: line.dashed ? [6, 4] : undefined, points: { show: all[line.x].length < 60, size: 4 }, spanGaps: true };
+      const ys = [line.y, line.low, line.high].filter(column => column != null);
+      tables.push([Array.from(all[line.x]), ...ys.map(column => Array.from(all[column]))]);
+      series.push(look);
+      if (ys.length === 3) {
+        series.push({ ...look, label: line.name + ', least', width: 0 }, { ...look, label: line.name + ', most', width: 0 });
+        bands.push({ series: [series.length - 1, series.length - 2], fill: stroke + '40' });
+      }
+    }
+    return { values: tables.length === 1 ? tables[0] : uPlot.join(tables), series, bands };
+  }
+
+  function draw(place, chart, all) {
+    const { values, series, bands } = rows(chart, all);
+    const figure = place.closest('figure'), readout = figure.querySelector('.readout');
+    const axis = { stroke: colour('--muted'), grid: { stroke: colour('--rule'), width: 1 }, ticks: { stroke: colour('--rule'), width: 1 }, font: '12px system-ui, sans-serif' };
+    const size = () => ({ width: Math.max(240, place.clientWidth), height: 240 });
+    const plot = new uPlot({
+      ...size(), series, bands, legend: { show: false },
+      scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
+      axes: [{ ...axis, values: tick(chart.x), space: 70 }, { ...axis, values: tick(chart.y), size: 76 }],
+      cursor: { drag: { x: true, y: false }, sync: chart.group ? { key: chart.group, setSeries: false } : undefined, points: { size: 6 } },
+      hooks: { setCursor: [at => {
+        const row = at.cursor.idx;
+        const told = row == null ? [] : at.series.slice(1).map((line, number) => line.show && at.data[number + 1][row] != null && line.label + ' ' + show(chart.y, at.data[number + 1][row])).filter(Boolean);
+        readout.textContent = told.length ? show(chart.x, at.data[0][row]) + ': ' + told.join(', ') : '';
+      }] },
+    }, values, place);
+    new ResizeObserver(() => plot.setSize(size())).observe(place);
+    figure.onkeydown = event => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.target !== figure || !step) return;
+      event.preventDefault();
+      const row = Math.min(values[0].length - 1, Math.max(0, (plot.cursor.idx ?? (step > 0 ? -1 : values[0].length)) + step));
+      plot.setCursor({ left: plot.valToPos(values[0][row], 'x'), top: 10 });
+    };
+    figure.toggle = (name, on) => series.forEach((line, number) => {
+      if (number && (line.label === name || line.label.startsWith(name + ', '))) plot.setSeries(number, { show: on });
+    });
+    return plot;
+  }
+
+  async function drawAll() {
+    const described = document.getElementById('series');
+    if (!described) return;
+    const { charts, columns: kinds } = JSON.parse(described.textContent);
+    const all = await columns(kinds);
+    let plots = [];
+    const again = () => {
+      plots.forEach(plot => plot.destroy());
+      plots = [...document.querySelectorAll('[data-series-chart]')].map(place => draw(place, charts[place.dataset.seriesChart], all));
+    };
+    again();
+    // Canvases do not follow the theme by themselves.
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);
+  }
+
+  // Keys hide and show series.
+  for (const button of document.querySelectorAll('[data-toggle]')) button.onclick = () => {
+    const on = button.getAttribute('aria-pressed') === 'false';
+    button.setAttribute('aria-pressed', on);
+    const figure = button.closest('figure'), name = button.dataset.toggle;
+    figure.toggle?.(name, on);
+    for (const group of figure.querySelectorAll('svg [data-series]')) if (group.dataset.series === name) group.classList.toggle('off', !on);
+  };
+
+  // Titles of marks beside the pointer, at once.
+  const tip = document.body.appendChild(document.createElement('div'));
+  tip.className = 'tip';
+  tip.hidden = true;
+  const told = new Map();
+  for (const title of document.querySelectorAll('svg title')) {
+    told.set(title.parentNode, title.textContent);
+    title.remove();
+  }
+  addEventListener('pointermove', event => {
+    const text = told.get(event.target) || told.get(event.target.parentNode);
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    tip.style.left = Math.max(4, Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8)) + 'px';
+    tip.style.top = (event.clientY + 18 + tip.offsetHeight > innerHeight ? event.clientY - tip.offsetHeight - 10 : event.clientY + 18) + 'px';
+  });
+
+  // Flame graphs: a click shows a frame at full width.
+  for (const graph of document.querySelectorAll('.flame svg')) {
+    const margin = 10, inner = graph.viewBox.baseVal.width - 2 * margin, letter = 6.6, near = 1e-7;
+    const frames = [...graph.querySelectorAll('.frame')].map(g => ({
+      g, x: +g.dataset.x, w: +g.dataset.w, d: +g.dataset.d, name: g.dataset.n.replace(/_\[k\]$/, ''),
+      rect: g.querySelector('rect'), text: g.querySelector('text'),
+    }));
+    const fit = (name, width) => {
+      const room = Math.max(0, Math.floor((width - 5) / letter));
+      return name.length <= room ? name : room < 4 ? '' : name.slice(0, room - 2) + '..';
+    };
+    const zoom = to => {
+      for (const f of frames) {
+        const around = f.d < to.d && f.x <= to.x + near && f.x + f.w >= to.x + to.w - near;
+        const within = f.d >= to.d && f.x >= to.x - near && f.x + f.w <= to.x + to.w + near;
+        f.g.classList.toggle('around', around);
+        f.g.classList.toggle('away', !around && !within);
+        const x = around ? margin : margin + (f.x - to.x) / to.w * inner;
+        const width = around ? inner : f.w / to.w * inner;
+        f.rect.setAttribute('x', x);
+        f.rect.setAttribute('width', Math.max(0, width));
+        f.text.setAttribute('x', x + 3);
+        f.text.textContent = fit(f.name, width);
+      }
+    };
+    for (const f of frames) f.g.onclick = () => zoom(f);
+  }
+
+  // A link into a folded part opens it; on paper all parts are open.
+  const reveal = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    target.querySelector(':scope > details')?.setAttribute('open', '');
+    for (let part = target.closest('details'); part; part = part.parentElement.closest('details')) part.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener('hashchange', reveal);
+  reveal();
+  addEventListener('beforeprint', () => document.querySelectorAll('section > details').forEach(part => { part.open = true; }));
+
+  // For tests, and for who looks: how many charts are drawn.
+  drawAll().then(() => {
+    const drawn = [...document.querySelectorAll('figure.chart .plot')].filter(plot => plot.querySelector('svg *, canvas'));
+    root.dataset.drawn = drawn.length;
+  });
+})();

@@ -1,0 +1,129 @@
+use wirecost_model::document::{
+    Axis, Cell, Chart, ChartKind, Column, ListedRun, RunList, RunSample, Sample, Series, Table,
+};
+use wirecost_model::metric::Unit;
+
+use super::*;
+
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&\u{202e}";
+
+fn written(document: &Document) -> String {
+    let mut text = Vec::new();
+    Html.write(&mut text, document, &TerminalStyle::plain(80)).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+/// Everything in it has a hostile name.
+fn hostile() -> Document {
+    let mut section = Section::new(HOSTILE);
+    section.text(HOSTILE);
+    section.note(HOSTILE);
+    section.figure(HOSTILE, Cell::text(HOSTILE));
+    let mut table = Table::new([Column::text(HOSTILE), Column::number(HOSTILE)]);
+    table.title = HOSTILE.to_owned();
+    table.row(vec![Cell::set(HOSTILE), Cell::Missing(HOSTILE.to_owned())]);
+    table.points.push(HOSTILE.to_owned());
+    section.table(table);
+    let samples = [1.0, 2.0, 3.0].map(|x| Sample { x: x - 1.0, y: x }).to_vec();
+    let run = RunSample { run: HOSTILE.to_owned(), x: 1.0, y: 2.0 };
+    for kind in [
+        ChartKind::Lines,
+        ChartKind::Curve,
+        ChartKind::Steps,
+        ChartKind::Stack,
+        ChartKind::Histogram,
+        ChartKind::HeatMap,
+    ] {
+        let names = [HOSTILE, "b", "c"].map(str::to_owned);
+        let x =
+            if kind == ChartKind::Lines { Axis::time() } else { Axis::of_names(HOSTILE, names) };
+        let mut chart = Chart::new(HOSTILE, kind, x, Axis::new(HOSTILE, Unit::Percent));
+        chart
+            .series
+            .push(Series { runs: vec![run.clone()], ..Series::new(HOSTILE, samples.clone()) });
+        section.chart(chart);
+    }
+    let run = ListedRun {
+        name: HOSTILE.to_owned(),
+        point: HOSTILE.to_owned(),
+        record: Some(HOSTILE.to_owned()),
+        status: Status::Ok,
+        started_unix_ms: 0,
+        cells: Vec::new(),
+    };
+    section.blocks.push(Block::Runs(RunList { columns: Vec::new(), runs: vec![run] }));
+    let mut document = Document::new(HOSTILE);
+    document.sections.push(section);
+    document
+}
+
+#[test]
+fn names_cannot_become_markup() {
+    let page = written(&hostile());
+    assert!(!page.contains("<img"), "a name became an element");
+    assert!(!page.contains('\u{202e}'), "a name hides what is after it");
+    // Those of the page: two of data, one that runs.
+    assert_eq!(page.matches("</script>").count(), 3);
+    for attribute in [" style=", " onclick=", " onerror=\"", " src="] {
+        let markup = page.split("<script").next().unwrap();
+        let body = markup.split("</style>").nth(1).unwrap();
+        let names = body.replace("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;", "");
+        assert!(!names.contains(attribute), "{attribute}");
+    }
+}
+
+#[test]
+fn the_policy_has_the_hashes_of_what_the_page_holds() {
+    let page = written(&hostile());
+    let between = |begin: &str, end: &str| {
+        let from = page.find(begin).unwrap() + begin.len();
+        page[from..].split(end).next().unwrap().to_owned()
+    };
+    let policy = between("Content-Security-Policy\" content=\"", "\"");
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(policy.contains(&hash(&between("<style>", "</style>"))), "{policy}");
+    assert!(policy.contains(&hash(&between("<script>", "</script>"))), "{policy}");
+}
+
+#[test]
+fn links_lead_to_what_is_there() {
+    let page = written(&hostile());
+    let mut found = 0;
+    for link in page.split("href=\"#").skip(1) {
+        let target = link.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+        found += 1;
+    }
+    assert!(found >= 3, "{found} links");
+}
+
+#[test]
+fn each_chart_has_its_table() {
+    let page = written(&hostile());
+    assert_eq!(page.matches("<figure class=\"chart\"").count(), 6);
+    assert_eq!(page.matches("<details class=\"table\">").count(), 6);
+}
+
+#[test]
+fn a_page_without_series_has_no_library() {
+    let mut document = Document::new("title");
+    let mut section = Section::new("one");
+    section.text("nothing over time");
+    document.sections.push(section);
+    let page = written(&document);
+    assert!(!page.contains("uPlot:") && page.len() < 30_000, "{} bytes", page.len());
+}
+
+#[test]
+fn uplot_is_what_its_notes_say() {
+    let notes = include_str!("uplot/README.md");
+    for file in [UPLOT, UPLOT_STYLE] {
+        let digits: String = digest(&SHA256, file.as_bytes())
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert!(notes.contains(&digits), "{digits} is in no line of uplot/README.md");
+    }
+    assert!(UPLOT.contains("v1.6.32") && notes.contains("1.6.32"));
+}
