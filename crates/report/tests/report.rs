@@ -97,7 +97,8 @@ fn grid(table: &Table) -> Vec<Vec<&str>> {
 
 #[test]
 fn a_report_in_each_output() {
-    for output in outputs::ALL {
+    // A page has its style and script in it: outputs/html/tests.rs looks at it.
+    for output in outputs::ALL.iter().filter(|output| output.name() != "html") {
         insta::assert_snapshot!(
             format!("report_{}", output.name()),
             written(&report(), output.name(), 80)

@@ -60,6 +60,10 @@ const FIXED: &[(&str, usize)] = &[
     ("NAPI/GRO", 4),
     ("skb memory", 7),
     ("socket", 8),
+    ("scheduler", 4),
+    ("memory", 7),
+    ("IP", 8),
+    ("syscall entry", 2),
 ];
 
 /// Names without a colour: what is not used, and what is the rest.

@@ -39,7 +39,7 @@ pub(in super::super) fn charts(run: &Run) -> Built {
         let title = format!("Waits for a CPU, cumulative, {whose}");
         let y = Axis::new("waits that were shorter", Unit::Percent);
         let mut chart = Chart::new(&title, ChartKind::Steps, x(), y);
-        chart.series.push(Series::new("waits", cumulative(&samples)));
+        chart.series.push(Series::new("waits", cumulative(&samples, zero(&all))));
         charts.push(chart);
     }
     match charts.is_empty() {
@@ -69,9 +69,13 @@ fn bars(of: &Histogram) -> Vec<Sample> {
     bars[first..(last + 2).min(bars.len())].to_vec()
 }
 
-/// What is below the beginning of each bar.
-fn cumulative(bars: &[Sample]) -> Vec<Sample> {
-    let mut below = 0.0;
+/// Percent of waits of no time, which a logarithmic axis has no place for.
+fn zero(of: &Histogram) -> f64 {
+    100.0 * of.count_between(0, 1) as f64 / of.count().max(1) as f64
+}
+
+/// What is below the beginning of each bar, `below` being below the first.
+fn cumulative(bars: &[Sample], mut below: f64) -> Vec<Sample> {
     let each = bars.iter().map(|bar| {
         let sample = Sample { x: bar.x, y: below };
         below += bar.y;
