@@ -11,6 +11,9 @@ use super::points::{others, varying};
 /// A grid needs as many cells.
 const CELLS: usize = 4;
 
+/// What the other axes are, and the points there with their figures.
+type Grid<'a> = (Vec<Option<String>>, Vec<(&'a MeasuredPoint, f64)>);
+
 /// A figure over the two axes with the most values, at the values of the others that have the most points.
 ///
 /// # Errors
@@ -26,7 +29,7 @@ pub(in super::super) fn chart(measured: &Measurements, metric: &str) -> Built {
         rest.iter().map(|axis| point.point.get(axis).map(str::to_owned)).collect()
     };
     let selector = metrics::find(metric).map_err(|unknown| unknown.to_string())?;
-    let mut grids: Vec<(Vec<Option<String>>, Vec<(&MeasuredPoint, f64)>)> = Vec::new();
+    let mut grids: Vec<Grid<'_>> = Vec::new();
     let mut reason = None;
     for point in &measured.points {
         let value = match point.estimate(&selector) {
