@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
+use wirecost_linux::privilege::skip;
 
 use crate::program::{Finished, Program};
 
@@ -55,9 +55,8 @@ impl Shown {
             .output();
         match output {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // Past the capture of the test harness: CI fails for a skip that is not allowed.
-                let reason = "there is no chromium (apt-get install chromium)";
-                let _ = writeln!(std::io::stderr(), "SKIP: {test}: {reason}");
+                // CI fails for a skip that is not allowed.
+                skip(test, "there is no chromium (apt-get install chromium)");
                 None
             }
             output => {
