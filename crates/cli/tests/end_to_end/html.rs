@@ -81,14 +81,15 @@ impl Shown {
     }
 }
 
-/// How wide a page is in a frame as wide as a phone.
-fn width_on_a_phone(page: &Path, test: &str) -> Option<u32> {
+/// By how much a page is wider than a frame as wide as a phone.
+fn beyond_a_phone(page: &Path, test: &str) -> Option<u32> {
     let folder = page.parent().unwrap();
     let name = page.file_name().unwrap().to_str().unwrap();
     let frame = format!(
         "<body><iframe src=\"{name}\" width=380 height=800 style=\"border:0\"></iframe><script>\
-         addEventListener('load', () => setTimeout(() => {{ document.body.dataset.wide = \
-         document.querySelector('iframe').contentDocument.documentElement.scrollWidth }}, 2000))</script>"
+         addEventListener('load', () => setTimeout(() => {{ const page = \
+         document.querySelector('iframe').contentDocument.documentElement; \
+         document.body.dataset.wide = page.scrollWidth - page.clientWidth }, 2000))</script>"
     );
     let outer = folder.join("phone.html");
     fs::write(&outer, frame).unwrap();
@@ -124,7 +125,7 @@ fn the_page_of_a_study_is_drawn_and_fits_a_phone() {
     }
     let Some(shown) = Shown::of(Path::new(&page), test) else { return };
     shown.is_all_drawn();
-    assert_eq!(width_on_a_phone(Path::new(&page), test), Some(380));
+    assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn the_page_of_a_run_draws_its_series() {
     let Some(shown) = Shown::of(Path::new(&page), test) else { return };
     shown.is_all_drawn();
     assert!(shown.dom.contains("<canvas"), "no series is drawn");
-    assert_eq!(width_on_a_phone(Path::new(&page), test), Some(380));
+    assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
     // From the record alone, the same charts.
     let again = path("again.html");
     let finished = wirecost(&["report", &record, "--format", "html", "--out", &again]);
