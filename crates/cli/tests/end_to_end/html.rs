@@ -89,7 +89,7 @@ fn beyond_a_phone(page: &Path, test: &str) -> Option<u32> {
         "<body><iframe src=\"{name}\" width=380 height=800 style=\"border:0\"></iframe><script>\
          addEventListener('load', () => setTimeout(() => {{ const page = \
          document.querySelector('iframe').contentDocument.documentElement; \
-         document.body.dataset.wide = page.scrollWidth - page.clientWidth }, 2000))</script>"
+         document.body.dataset.wide = page.scrollWidth - page.clientWidth }}, 2000))</script>"
     );
     let outer = folder.join("phone.html");
     fs::write(&outer, frame).unwrap();
