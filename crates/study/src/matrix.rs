@@ -16,7 +16,7 @@ use crate::variation;
 const MOST_POINTS: u128 = 10_000;
 
 /// The points of a study, and the skipped ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matrix {
     /// The last axis varies fastest.
     pub points: Vec<Point>,

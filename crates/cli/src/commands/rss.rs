@@ -121,8 +121,8 @@ struct Flows {
 
 /// Tell senders on which CPU of this host their packets arrive.
 ///
-/// For devices that do not tell how they spread flows. Run it on the receiver, then the printed command on the sender.
-/// Only who gives the code is answered, with one packet as long as each question. It ends by itself.
+/// For devices that do not report their RSS settings. Run it on the receiver, then the printed command on the sender.
+/// Only questions with the code are answered, with one packet as long as each question. It ends by itself.
 #[derive(Debug, Args)]
 struct Answer {
     /// Address and port of this host; the port of the program for which flows are wanted, while that does not run, as
@@ -366,7 +366,7 @@ impl Answer {
             .map_err(|error| Failure::new(Status::Peer, format!("{}: {error}", self.at)))?;
         let (at, protocol) = (responder.address(), self.protocol.name());
         terminal::print(&format!(
-            "Tells for {} on which CPU packets to {protocol} {at} arrive. On the sender, with its address for ADDRESS:\n\n    \
+            "Answering for {}: on which CPU packets to {protocol} {at} arrive. Run this on the sender, with its address for ADDRESS:\n\n    \
              wirecost rss flows --ask {code:08x} --protocol {protocol} --dst {at} --src ADDRESS\n",
             humantime::format_duration(self.length)
         ));

@@ -81,20 +81,25 @@ impl Shown {
     }
 }
 
-/// By how much a page is wider than a frame as wide as a phone.
-fn beyond_a_phone(page: &Path, test: &str) -> Option<u32> {
+/// What JavaScript says of a page (`page`, its root element) that is drawn in a frame as wide as a phone.
+fn in_a_phone(page: &Path, said: &str, test: &str) -> Option<String> {
     let folder = page.parent().unwrap();
     let name = page.file_name().unwrap().to_str().unwrap();
     let frame = format!(
         "<body><iframe src=\"{name}\" width=380 height=800 style=\"border:0\"></iframe><script>\
-         addEventListener('load', () => setTimeout(() => {{ const page = \
-         document.querySelector('iframe').contentDocument.documentElement; \
-         document.body.dataset.wide = page.scrollWidth - page.clientWidth }}, 2000))</script>"
+         const ask = () => {{ const page = document.querySelector('iframe').contentDocument.documentElement; \
+         if (page.dataset.drawn === undefined) setTimeout(ask, 20); else document.body.dataset.said = {said} }}; \
+         addEventListener('load', ask)</script>"
     );
     let outer = folder.join("phone.html");
     fs::write(&outer, frame).unwrap();
     let shown = Shown::of(&outer, test)?;
-    Some(shown.attribute("data-wide").expect("the frame was not loaded").parse().unwrap())
+    Some(shown.attribute("data-said").expect("the page is not drawn").to_owned())
+}
+
+/// By how much a page is wider than a phone.
+fn beyond_a_phone(page: &Path, test: &str) -> Option<u32> {
+    Some(in_a_phone(page, "page.scrollWidth - page.clientWidth", test)?.parse().unwrap())
 }
 
 /// What a page would load: nothing.
@@ -158,6 +163,24 @@ fn the_page_of_a_run_draws_its_series() {
             .collect()
     };
     assert_eq!(charts(&fs::read_to_string(&again).unwrap()), charts(&text));
+}
+
+#[test]
+fn frames_of_a_flame_graph_have_their_colours() {
+    let test = "frames_of_a_flame_graph_have_their_colours";
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("run.html");
+    let run = ["run", "@stream", "--duration", "1s", "--observe", "functions", "--quiet", "--html"];
+    let finished = wirecost(&[run.as_slice(), &[page.to_str().unwrap()]].concat());
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    if !fs::read_to_string(&page).unwrap().contains("class=\"frame\"") {
+        return skip(test, "no functions can be sampled here");
+    }
+    let colours = "new Set([...page.querySelectorAll('.frame rect')].map(of => \
+        page.ownerDocument.defaultView.getComputedStyle(of).fill.replaceAll(' ', ''))).size";
+    let Some(colours) = in_a_phone(&page, colours, test) else { return };
+    // Kernel, user space and processes, in shades.
+    assert!(colours.parse::<u32>().unwrap() > 2, "{colours} colours");
 }
 
 #[test]

@@ -34,7 +34,7 @@ use wirecost_model::document::Section;
 
 pub use columns::UnknownColumn;
 pub use rows::{ColumnOf, Rows};
-pub use runs::{about, left_out};
+pub use runs::{about, cautions, left_out};
 
 /// A table of studies.
 pub trait Table: Sync {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
-use wirecost_model::document::{Block, Section};
+use wirecost_model::document::{Block, Emphasis, Message, Section};
 use wirecost_model::study::{Point, Value};
 use wirecost_model::units;
 
@@ -30,6 +30,20 @@ pub fn about(measured: &Measurements, planned: &[Point]) -> Section {
     section
 }
 
+/// What must be known before any figure is read: failed runs, missing points, and warnings that hold everywhere.
+#[must_use]
+pub fn cautions(measured: &Measurements, planned: &[Point]) -> Vec<Message> {
+    let message = |emphasis| move |text: String| Message::new(emphasis, "", text);
+    let points = measured.points.len();
+    let warned = warned(measured);
+    let everywhere = warned.iter().filter(|said| said.points.len() == points);
+    let mut all: Vec<Message> =
+        failures(measured).into_iter().map(message(Emphasis::Error)).collect();
+    all.extend(awaited(measured, planned).map(message(Emphasis::Warning)));
+    all.extend(everywhere.map(|said| said.warning(points)).map(message(Emphasis::Warning)));
+    all
+}
+
 fn counts(measured: &Measurements) -> String {
     let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
     let failed: usize = measured.points.iter().map(|point| point.failed.len()).sum();
@@ -44,7 +58,8 @@ fn counts(measured: &Measurements) -> String {
     }
     let most = measured.points.iter().map(|point| point.runs.len()).max().unwrap_or(0);
     text += match most {
-        0 | 1 => ". Each point was run once, so there are no intervals.",
+        0 => ".",
+        1 => ". Each point was run once, so there are no intervals.",
         _ => ". \u{b1} is the half-width of the 95% interval of the mean.",
     };
     text
@@ -112,6 +127,12 @@ impl Said<'_> {
             _ => format!("{runs} at {}", named(&self.points)),
         }
     }
+
+    /// As a warning.
+    fn warning(&self, points: usize) -> String {
+        let first = if self.runs > 1 { "for example, " } else { "" };
+        format!("Warning ({}): {first}{}", self.at(points), self.text)
+    }
 }
 
 fn collect<'a>(each: impl Iterator<Item = (&'a MeasuredPoint, &'a str, &'a str)>) -> Vec<Said<'a>> {
@@ -144,8 +165,13 @@ fn failures(measured: &Measurements) -> Vec<String> {
         .collect()
 }
 
-/// Of each kind of warning the first message, as they differ in numbers.
 fn warnings(measured: &Measurements) -> Vec<String> {
+    let points = measured.points.len();
+    warned(measured).iter().map(|said| said.warning(points)).collect()
+}
+
+/// Of each kind of warning the first message, as they differ in numbers.
+fn warned(measured: &Measurements) -> Vec<Said<'_>> {
     let each = measured.points.iter().flat_map(|point| {
         point.runs.iter().flat_map(move |run| {
             let mut codes = BTreeSet::new();
@@ -153,11 +179,7 @@ fn warnings(measured: &Measurements) -> Vec<String> {
             new.map(move |entry| (point, entry.code.as_str(), entry.message.as_str()))
         })
     });
-    let text = |said: &Said<'_>| {
-        let first = if said.runs > 1 { "for example, " } else { "" };
-        format!("Warning ({}): {first}{}", said.at(measured.points.len()), said.text)
-    };
-    collect(each).iter().map(text).collect()
+    collect(each)
 }
 
 fn sources(measured: &Measurements) -> Vec<&str> {
@@ -202,5 +224,24 @@ mod tests {
         assert_eq!(told(vec![point("3", 1), point("5", 2)]), everywhere);
         let at_one = [format!("Warning (2 runs at connections=3): for example, {text}")];
         assert_eq!(told(vec![point("3", 2), point("5", 0)]), at_one);
+    }
+
+    #[test]
+    fn what_holds_everywhere_is_told_first() {
+        let mut failed = point("5", 1);
+        failed.failed = failed.runs.split_off(0);
+        failed.failed[0].error = Some("no byte moved".to_owned());
+        let planned = failed.point.clone();
+        let measured = Measurements { points: vec![point("3", 2), failed] };
+        let texts = |planned: &[Point]| -> Vec<String> {
+            cautions(&measured, planned).into_iter().map(|message| message.text).collect()
+        };
+        // The warning is not that of the point that failed.
+        assert_eq!(texts(&[planned]), ["Failed (1 run at connections=5): no byte moved"]);
+        let missing = point("7", 1).point;
+        assert_eq!(texts(&[missing])[1], "1 point has no run yet: connections=7.");
+        let measured = Measurements { points: vec![point("3", 1), point("5", 1)] };
+        let told = cautions(&measured, &[]);
+        assert!(told[0].text.starts_with("Warning (2 runs, at every point): "), "{told:?}");
     }
 }

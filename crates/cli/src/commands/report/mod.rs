@@ -151,7 +151,13 @@ impl Report {
         let names = page::names(&kept);
         let document = match kept.as_slice() {
             [one] => page::of(one, &self.wanted(one.definition.as_ref())?)?,
-            _ => self.report(kept)?,
+            several => {
+                let message = format!(
+                    "a page is of one study or of runs of one study, and these are of {}",
+                    several.len()
+                );
+                return Err(Failure::usage(message).help("write a page for each"));
+            }
         };
         match file {
             Some(file) => file.write(document, &names)?,
@@ -279,16 +285,18 @@ pub(crate) fn sections(
     if is_sample && !wanted.iter().any(TableRequest::concludes) {
         sections.extend(findings::section(measured));
     }
-    // What cannot be planned any more does not keep what was measured from being shown.
-    let planned = study.and_then(|study| Matrix::of(study).ok());
-    let (planned, skipped) =
-        planned.map(|matrix| (matrix.points, matrix.skipped)).unwrap_or_default();
-    let mut about = tables::about(measured, &planned);
-    for text in tables::left_out(skipped.iter().map(|of| (&of.point, of.why.as_str()))) {
+    let planned = planned(study);
+    let mut about = tables::about(measured, &planned.points);
+    for text in tables::left_out(planned.skipped.iter().map(|of| (&of.point, of.why.as_str()))) {
         about.text(text);
     }
     sections.push(about);
     Ok(sections)
+}
+
+/// The points of a study. What cannot be planned any more does not keep what was measured from being shown.
+fn planned(study: Option<&Definition>) -> Matrix {
+    study.and_then(|study| Matrix::of(study).ok()).unwrap_or_default()
 }
 
 /// Writes the page of a study that has just been made.

@@ -12,13 +12,13 @@ use wirecost_model::status::Status;
 use wirecost_report::atomic_file;
 use wirecost_report::documents::page::{self, Redaction, Source};
 use wirecost_report::outputs::{self, TerminalStyle};
-use wirecost_report::tables::TableRequest;
+use wirecost_report::tables::{self, TableRequest};
 use wirecost_store::study::Study;
 use wirecost_store::{HOSTS, RUN};
 use wirecost_study::{Definition, Order};
 
 use super::read::RunSet;
-use super::{WIDTH, sections};
+use super::{WIDTH, of_search, planned, sections};
 use crate::Failure;
 
 /// As `--format` names it.
@@ -149,6 +149,11 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
         method: definition.map(method).unwrap_or_default(),
         source: Source { record: definition.map(|_| set.source.as_str()), hosts: &hosts },
         stacks: stacks(set),
+        cautions: tables::cautions(&measured, &planned(definition).points),
+        searched: match definition.filter(|of| of.tune.is_some()) {
+            Some(definition) => Some(of_search(definition, &set.runs)?),
+            None => None,
+        },
     }))
 }
 
@@ -190,7 +195,7 @@ fn stacks(set: &RunSet) -> Option<(String, FoldedStacks)> {
 /// What a definition says of how runs were made.
 fn method(definition: &Definition) -> Vec<(String, String)> {
     let order = match definition.order {
-        Order::Shuffled => "each repeat of all points in an order of its own",
+        Order::Shuffled => "shuffled: each repeat visits the points in another order",
         Order::Blocks => "shuffled, with points that are compared next to each other",
         Order::Written => "as the points are listed",
     };
@@ -200,7 +205,8 @@ fn method(definition: &Definition) -> Vec<(String, String)> {
         repeats += &format!(", at most {most}, until intervals are narrow enough");
     }
     if definition.warm_up > 0 {
-        repeats += &format!("; {} before them to warm up, not counted", definition.warm_up);
+        repeats +=
+            &format!("; before them {} to warm up, excluded from results", definition.warm_up);
     }
     let lines = [
         ("place", definition.place.to_string()),

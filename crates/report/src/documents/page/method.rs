@@ -109,7 +109,7 @@ pub(super) fn observing(runs: &[&Run]) -> Option<Section> {
     for reason in reasons {
         section.text(format!("The cost of observing is unknown for some runs: {reason}."));
     }
-    if observed.count() == 0 {
+    if observed.count() == 0 && !runs.is_empty() {
         section.text("Nothing was observed, so observing cost nothing.");
     }
     section.filled()

@@ -34,7 +34,11 @@ pub fn run(name: &str, run: &Run, source: Source<'_>) -> Document {
     document.sections.extend(hosts::section(run, source.hosts));
     document.sections.push(method::section(&[run], &[]));
     document.sections.extend(not_measured(gathered.missing));
-    document.sections.extend(of_run::observer(run));
+    document.sections.extend(
+        of_run::observer(run)
+            .into_iter()
+            .map(|section| Section { title: "What observing cost".to_owned(), ..section }),
+    );
     let full = of_run::document(run).sections.into_iter();
     let full = full.filter(|section| !ELSEWHERE.contains(&section.name.as_str()));
     document.sections.extend(details(full));

@@ -10,13 +10,19 @@ use super::charts::points::run_name;
 /// Figures of each run.
 const FIGURES: [&str; 3] = ["throughput", "cycles_per_kbyte", "latency.p99"];
 
+/// The head of a column. Cycles are not those of one host, as in most charts.
+fn title(figure: &str) -> String {
+    let suffix = if figure == "cycles_per_kbyte" { ", all hosts" } else { "" };
+    format!("{}{suffix}", words(figure))
+}
+
 /// All runs, failed ones too. `record` says where the record of a run is.
 pub(super) fn section(
     measured: &Measurements,
     record: impl Fn(&str) -> Option<String>,
 ) -> Option<Section> {
     let mut list =
-        RunList { columns: FIGURES.map(|of| Column::number(&words(of))).into(), runs: Vec::new() };
+        RunList { columns: FIGURES.map(|of| Column::number(&title(of))).into(), runs: Vec::new() };
     for point in &measured.points {
         for run in point.runs.iter().chain(&point.failed) {
             let name = run_name(point, run);

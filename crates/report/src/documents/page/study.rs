@@ -3,7 +3,7 @@
 use wirecost_analyze::cost_model::{self, Options};
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Selector};
-use wirecost_model::document::{Block, Document, Flame, Section};
+use wirecost_model::document::{Block, Document, Flame, Message, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::FoldedStacks;
 use wirecost_model::run::Run;
@@ -32,12 +32,26 @@ pub struct Study<'a> {
     pub source: Source<'a>,
     /// Stacks of one host, with whose they are.
     pub stacks: Option<(String, FoldedStacks)>,
+    /// What must be known before any figure is read.
+    pub cautions: Vec<Message>,
+    /// The result of a search for the best setting. Its runs were chosen by results, so they are no sample: nothing
+    /// is told of them by axis.
+    pub searched: Option<Vec<Section>>,
 }
 
 /// The page of a study.
 #[must_use]
 pub fn study(of: Study<'_>) -> Document {
-    let Study { title, measured, mut sections, method: planned, source, stacks } = of;
+    let Study {
+        title,
+        measured,
+        mut sections,
+        method: planned,
+        source,
+        stacks,
+        cautions,
+        searched,
+    } = of;
     let mut gathered = Gathered::default();
     runs::cite(&mut sections, measured);
     let (findings, rest): (Vec<Section>, Vec<Section>) =
@@ -47,13 +61,22 @@ pub fn study(of: Study<'_>) -> Document {
     let all: Vec<&Run> = measured.points.iter().flat_map(|point| &point.runs).collect();
 
     let mut document = Document::new(title);
-    document.sections.push(headline(measured));
+    let mut headline =
+        if searched.is_some() { Section::named("headline", "") } else { headline(measured) };
+    cautions.into_iter().for_each(|caution| headline.message(caution));
+    document.sections.extend(headline.filled());
+    let is_sample = searched.is_none();
+    document.sections.extend(searched.into_iter().flatten());
     document.sections.extend(findings);
-    document.sections.extend(by_axes(measured, &mut gathered));
+    if is_sample {
+        document.sections.extend(by_axes(measured, &mut gathered));
+    }
     document.sections.extend(tables);
     document.sections.extend(cpu_time(measured, &mut gathered));
-    document.sections.extend(latency(measured, &mut gathered));
-    document.sections.extend(spent(title, measured, &mut gathered));
+    if is_sample {
+        document.sections.extend(latency(measured, &mut gathered));
+        document.sections.extend(spent(title, measured, &mut gathered));
+    }
     document.sections.extend(flame(stacks, &mut gathered));
     if let Some(run) = all.first() {
         document.sections.extend(hosts::section(run, source.hosts));
@@ -91,7 +114,9 @@ fn headline(measured: &Measurements) -> Section {
     });
     sentences.extend(costs);
     if sentences.is_empty() {
-        sentences.push("Nothing has been measured yet.".to_owned());
+        let failed = measured.points.iter().any(|point| !point.failed.is_empty());
+        let text = if failed { "Every run failed." } else { "Nothing has been measured yet." };
+        sentences.push(text.to_owned());
     }
     section.text(sentences.join(" "));
     let points = counted(measured.points.len() as u64, "point", "points");
@@ -167,8 +192,12 @@ fn cpu_time(measured: &Measurements, gathered: &mut Gathered) -> Option<Section>
 
 fn latency(measured: &Measurements, gathered: &mut Gathered) -> Option<Section> {
     let mut section = Section::named("latency", "Latency");
-    gathered.add(&mut section, "p99 latency against load", charts::latency::against_load(measured));
-    if let Some(axis) = varying(measured).into_iter().find(|axis| *axis != LOAD) {
+    let against_load = charts::latency::against_load(measured);
+    let drawn: Vec<String> =
+        against_load.iter().flatten().map(|chart| chart.x.title.clone()).collect();
+    gathered.add(&mut section, "p99 latency against load", against_load);
+    let is_new = |axis: &&str| *axis != LOAD && !drawn.iter().any(|drawn| drawn == axis);
+    if let Some(axis) = varying(measured).into_iter().find(is_new) {
         let built = charts::by_axis::charts(measured, axis, "latency.p99");
         gathered.add(&mut section, &format!("p99 latency by {axis}"), built);
     }
@@ -192,10 +221,12 @@ fn spent(title: &str, measured: &Measurements, gathered: &mut Gathered) -> Optio
     };
     let mut section = Section::named("cost-model", "What cycles were spent on");
     gathered.add(&mut section, what, charts::cost_model::shares(&model));
+    if model.terms.iter().any(|term| term.interval.is_some_and(|(low, _)| low <= 0.0)) {
+        section.note("95% intervals of some costs include 0: the shares are rough estimates.");
+    }
+    // The terms, the cycles of each point, and how well the model fits.
     let details = documents::cost_model::explanation(&model).sections;
-    let tables = details.into_iter().flat_map(|section| section.blocks);
-    // The first two are the terms and how well they fit; the rest is for `wirecost explain`.
-    section.blocks.extend(tables.filter(|block| !matches!(block, Block::Runs(_))).take(2));
+    section.blocks.extend(details.into_iter().flat_map(|section| section.blocks));
     section.filled()
 }
 

@@ -69,7 +69,7 @@ impl Page<'_> {
                 @if let Some(support) = support(finding) { p.support { (support) } }
                 @if !finding.evidence.is_empty() || !linked.is_empty() {
                     details {
-                        summary { "Evidence" @if !linked.is_empty() { ", " (counted(linked.len() as u64, "point", "points")) } }
+                        summary { "Details" @if !linked.is_empty() { ", " (counted(linked.len() as u64, "point", "points")) } }
                         @if !finding.evidence.is_empty() {
                             ul { @for evidence in &finding.evidence { li { (evidence) } } }
                         }
@@ -119,8 +119,13 @@ fn status(run: &ListedRun) -> Markup {
 }
 
 fn started(run: &ListedRun) -> String {
-    let at = UNIX_EPOCH.checked_add(Duration::from_millis(run.started_unix_ms));
-    at.map(|at| humantime::format_rfc3339_seconds(at).to_string()).unwrap_or_default()
+    // Later times cannot be written.
+    const YEAR_10000_MS: u64 = 253_402_300_800_000;
+    if run.started_unix_ms >= YEAR_10000_MS {
+        return String::new();
+    }
+    let at = UNIX_EPOCH + Duration::from_millis(run.started_unix_ms);
+    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 fn head(column: &Column) -> Markup {

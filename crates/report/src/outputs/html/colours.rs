@@ -14,6 +14,7 @@ pub(super) const TABLE: &[Colour] = &[
     ("paper", 0xfd_fcfa, 0x15_171b),
     ("raised", 0xf4_f2ed, 0x1e_2127),
     ("rule", 0xd9_d5cc, 0x3a_3f48),
+    ("shade", 0xc4_beb2, 0x4a_505b),
     // Text.
     ("ink", 0x1d_1f23, 0xe8_e6e1),
     ("muted", 0x5c_5f66, 0xa4_a8b0),
@@ -78,6 +79,12 @@ pub(super) struct Look {
     pub dashed: bool,
 }
 
+impl Look {
+    fn solid(colour: usize) -> Self {
+        Self { colour, dashed: false }
+    }
+}
+
 /// Looks by name, given in the order in which names first come.
 #[derive(Debug, Default)]
 pub(super) struct Colours {
@@ -88,10 +95,10 @@ pub(super) struct Colours {
 impl Colours {
     pub(super) fn of(&mut self, name: &str) -> Look {
         if PLAIN.contains(&name) {
-            return Look { colour: 0, dashed: false };
+            return Look::solid(0);
         }
         if let Some((_, colour)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
-            return Look { colour: *colour, dashed: false };
+            return Look::solid(*colour);
         }
         let next = &mut self.next;
         *self.known.entry(name.to_owned()).or_insert_with(|| {
@@ -100,6 +107,22 @@ impl Colours {
             Look { colour: place % SERIES + 1, dashed: (place / SERIES) % 2 == 1 }
         })
     }
+}
+
+/// Looks of the parts of one bar, which must differ: a part whose colour another has gets one that is left.
+pub(super) fn apart(looks: Vec<Look>) -> Vec<Look> {
+    let mut free: Vec<usize> =
+        (1..=SERIES).filter(|colour| looks.iter().all(|look| look.colour != *colour)).collect();
+    let mut taken = Vec::new();
+    let each = looks.into_iter().map(|look| match look.colour {
+        0 => look,
+        colour if taken.contains(&colour) && !free.is_empty() => Look::solid(free.remove(0)),
+        colour => {
+            taken.push(colour);
+            Look::solid(colour)
+        }
+    });
+    each.collect()
 }
 
 /// The table as variables of the style sheet: light, dark where the reader prefers that, light on paper.
@@ -184,5 +207,16 @@ mod tests {
             first[..16].iter().map(|look| (look.colour, look.dashed)).collect();
         assert_eq!(different.len(), 16);
         assert_eq!(colours.of("user"), Colours::default().of("user"));
+    }
+
+    #[test]
+    fn parts_of_a_bar_differ() {
+        let mut colours = Colours::default();
+        let names = ["memory", "locks", "skb memory", "socket", "IP", "driver", "idle"];
+        let looks = apart(names.map(|name| colours.of(name)).into());
+        let different: std::collections::HashSet<_> =
+            looks.iter().map(|look| look.colour).collect();
+        assert_eq!(different.len(), names.len(), "{looks:?}");
+        assert_eq!((looks[0], looks[6]), (colours.of("memory"), colours.of("idle")));
     }
 }

@@ -5,6 +5,7 @@ use wirecost_model::document::{Chart, ChartKind, Flame, SeriesRole};
 
 use super::super::notes::Notes;
 use super::super::summary;
+use super::colours::Look;
 use super::{Page, svg};
 use crate::flame::write_frames;
 
@@ -47,11 +48,18 @@ impl Page<'_> {
 
     /// Names of the series, each of which can be hidden.
     fn key(&mut self, chart: &Chart, has_readout: bool) -> Markup {
-        let series = chart.series.iter().filter(|series| series.role == SeriesRole::Measured);
-        let names: Vec<&str> = series.map(|series| series.name.as_str()).collect();
+        let looks = svg::looks(chart, &mut self.colours);
+        let named: Vec<(&str, Look)> = chart
+            .series
+            .iter()
+            .zip(looks)
+            .filter(|(series, _)| series.role == SeriesRole::Measured)
+            .map(|(series, look)| (series.name.as_str(), look))
+            .collect();
         let has_fit = chart.series.iter().any(|series| series.role == SeriesRole::Fit);
-        let is_named =
-            has_readout || names.len() > 1 || names.first().is_some_and(|name| !name.is_empty());
+        let is_named = has_readout
+            || named.len() > 1
+            || named.first().is_some_and(|(name, _)| !name.is_empty());
         let class = match chart.kind {
             ChartKind::Stack | ChartKind::Histogram => svg::colour_class,
             _ => svg::class,
@@ -59,9 +67,9 @@ impl Page<'_> {
         html! {
             @if is_named && !matches!(chart.kind, ChartKind::HeatMap) {
                 div.key {
-                    @for name in names {
+                    @for (name, look) in named {
                         button type="button" aria-pressed="true" data-toggle=(name) {
-                            span class=(format!("swatch {}", class(self.colours.of(name)))) {}
+                            span class=(format!("swatch {}", class(look))) {}
                             (name)
                         }
                     }
@@ -96,6 +104,10 @@ impl Page<'_> {
 }
 
 fn capital(text: &str) -> String {
+    // `p99` is a name.
+    if text.chars().nth(1).is_some_and(|letter| letter.is_ascii_digit()) {
+        return text.to_owned();
+    }
     let mut letters = text.chars();
     let first = letters.next().map(char::to_uppercase);
     first.into_iter().flatten().chain(letters).collect()

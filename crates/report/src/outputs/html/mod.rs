@@ -188,7 +188,7 @@ fn page(document: &Document) -> io::Result<Markup> {
                     (head(document))
                     (sections)
                     @if page.data.is_thinned() {
-                        p.note { "Series over time show the least, mean and most of 2,000 parts each; raw data in the record." }
+                        p.note { "Series over time show minimum, mean and maximum of each of 2,000 parts; raw data in the record." }
                     }
                     footer { "Made by wirecost " (document.version) " from records alone. The page loads nothing." }
                 }

@@ -17,6 +17,7 @@
   function show(unit, value, plain = digits) {
     if (value == null) return '–';
     const size = Math.abs(value);
+    if (size === 0 && unit === 'microseconds') return '0 s';
     if (unit === 'microseconds') return size >= 1e6 ? plain(value / 1e6) + ' s' : size >= 1e3 ? plain(value / 1e3) + ' ms' : plain(value) + ' us';
     const [divisor, prefix] = ['bits_per_second', 'per_second', 'bytes'].includes(unit) && prefixes.find(([least]) => size >= least) || [1, ''];
     const symbol = prefix + (symbols[unit] || '');
@@ -39,32 +40,46 @@
     });
   }
 
+  // A row without values where nothing was sampled for longer than usual: the line is not drawn through it.
+  function broken(columns) {
+    const [xs] = columns, steps = xs.slice(1).map((x, row) => x - xs[row]).sort((a, b) => a - b);
+    const longest = 1.5 * steps[steps.length >> 1];
+    const rows = columns.map(() => []);
+    xs.forEach((x, row) => {
+      if (row && x - xs[row - 1] > longest) rows.forEach((out, column) => out.push(column ? null : (x + xs[row - 1]) / 2));
+      rows.forEach((out, column) => out.push(columns[column][row]));
+    });
+    return rows;
+  }
+
   // The rows that uPlot draws of a chart, and where those of each series are.
   function rows(chart, all) {
     const tables = [], series = [{}], bands = [];
     for (const line of chart.series) {
       const stroke = colour(line.colour ? '--c' + line.colour : '--idle');
-      const look = { label: line.name, stroke, width: 1.5, dash: line.dashed ? [6, 4] : undefined, points: { show: all[line.x].length < 60, size: 4 }, spanGaps: true };
+      const look = { label: line.name, stroke, width: 1.5, dash: line.dashed ? [6, 4] : undefined, points: { show: all[line.x].length < 60, size: 4 }, spanGaps: false };
       const ys = [line.y, line.low, line.high].filter(column => column != null);
-      tables.push([Array.from(all[line.x]), ...ys.map(column => Array.from(all[column]))]);
+      tables.push(broken([line.x, ...ys].map(column => Array.from(all[column]))));
       series.push(look);
       if (ys.length === 3) {
         series.push({ ...look, label: line.name + ', least', width: 0 }, { ...look, label: line.name + ', most', width: 0 });
         bands.push({ series: [series.length - 1, series.length - 2], fill: stroke + '40' });
       }
     }
-    return { values: tables.length === 1 ? tables[0] : uPlot.join(tables), series, bands };
+    return { values: tables.length === 1 ? tables[0] : uPlot.join(tables, tables.map(table => table.map(() => 1))), series, bands };
   }
 
   function draw(place, chart, all) {
     const { values, series, bands } = rows(chart, all);
     const figure = place.closest('figure'), readout = figure.querySelector('.readout');
     const axis = { stroke: colour('--muted'), grid: { stroke: colour('--rule'), width: 1 }, ticks: { stroke: colour('--rule'), width: 1 }, font: '12px system-ui, sans-serif' };
-    const size = () => ({ width: Math.max(240, place.clientWidth), height: 240 });
+    const size = () => ({ width: Math.max(240, place.clientWidth), height: 260 });
+    // All charts begin with the window; a part that was selected has its own ends.
+    const ends = values[0], zoomed = (low, high) => low > ends[0] || high < ends[ends.length - 1];
     const plot = new uPlot({
       ...size(), series, bands, legend: { show: false },
-      scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, values: tick(chart.x), space: 70 }, { ...axis, values: tick(chart.y), size: 76 }],
+      scales: { x: { time: false, range: (_, low, high) => [zoomed(low, high) ? low : 0, high] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
+      axes: [{ ...axis, values: tick(chart.x), space: 70, label: 'time since the window began', labelSize: 20, labelFont: axis.font }, { ...axis, values: tick(chart.y), size: 76 }],
       cursor: { drag: { x: true, y: false }, sync: chart.group ? { key: chart.group, setSeries: false } : undefined, points: { size: 6 } },
       hooks: { setCursor: [at => {
         const row = at.cursor.idx;

@@ -81,6 +81,12 @@ fn law(of: &Series) -> Option<(Series, Option<Mark>)> {
     Some((law, mark))
 }
 
+/// Whose a figure is; roles have an article, names have none.
+pub(in super::super) fn of_host(host: &str) -> String {
+    let is_role = ["sender", "receiver", "client", "server", "master", "peer"].contains(&host);
+    format!("of {}{host}", if is_role { "the " } else { "" })
+}
+
 /// A metric as a title has it.
 pub(in super::super) fn words(metric: &str) -> String {
     let (host, short) = match metric.strip_prefix("hosts.").and_then(|rest| rest.split_once('.')) {
@@ -94,7 +100,7 @@ pub(in super::super) fn words(metric: &str) -> String {
         short => short,
     };
     match host {
-        Some(host) => format!("{short} of the {host}"),
+        Some(host) => format!("{short} {}", of_host(host)),
         None => short.to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! What cycles were spent on, by the cost model: shares of bytes, operations, packets and so on.
 
-use wirecost_model::cost::CostModel;
+use wirecost_model::cost::{CostModel, ModelledPoint};
 use wirecost_model::document::{Axis, Chart, ChartKind, Sample, Series};
 use wirecost_model::metric::Unit;
 
@@ -15,11 +15,16 @@ pub(in super::super) fn shares(model: &CostModel) -> Built {
     if model.points.len() > BARS {
         return Err(format!("{} points are too many for bars", model.points.len()));
     }
-    let x = Axis::of_names("point", model.points.iter().map(|of| of.point.to_string()));
+    // As the other charts write points.
+    let name = |of: &ModelledPoint| {
+        let values = of.point.axes.iter().map(|of| format!("{} {}", of.name, of.value));
+        values.collect::<Vec<_>>().join(", ")
+    };
+    let x = Axis::of_names("point", model.points.iter().map(name));
     let y = Axis::new("cycles by the model", Unit::Percent);
     let mut chart = Chart::new("What cycles were spent on", ChartKind::Stack, x, y);
     for term in &model.terms {
-        let share = |(place, point): (usize, &wirecost_model::cost::ModelledPoint)| {
+        let share = |(place, point): (usize, &ModelledPoint)| {
             let share = point.shares.iter().find(|share| share.input == term.input)?;
             Some(Sample { x: place as f64, y: 100.0 * share.share })
         };

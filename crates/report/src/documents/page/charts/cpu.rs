@@ -7,6 +7,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::{Cpu, CpuLine, Run};
 
 use super::Built;
+use super::by_axis::of_host;
 use super::points::{name, varying};
 use crate::tables::general;
 use crate::tables::whose::CpuScope;
@@ -36,7 +37,7 @@ pub(in super::super) fn of_points(measured: &Measurements) -> Built {
     let mut charts = Vec::new();
     for scope in general::hosts(measured) {
         let title = match &scope {
-            CpuScope::Host(host) => format!("CPU time of the {host}"),
+            CpuScope::Host(host) => format!("CPU time {}", of_host(host)),
             CpuScope::All => "CPU time of all CPUs".to_owned(),
         };
         let names = measured.points.iter().map(|point| name(point, &axes));

@@ -32,6 +32,9 @@ pub(in super::super) fn of_run(run: &Run) -> Built {
 /// Why there is no chart.
 pub(in super::super) fn of_points(measured: &Measurements) -> Built {
     let axes = varying(measured);
+    if measured.points.iter().all(|point| point.runs.is_empty()) {
+        return Err("no run is valid".to_owned());
+    }
     let mut bars: Vec<Bar> = Vec::new();
     for point in &measured.points {
         let sampled: Vec<&FunctionsSection> =

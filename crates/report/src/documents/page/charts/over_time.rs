@@ -34,7 +34,7 @@ const fn wanted(
 
 /// Of what probes sampled, in the order of the page.
 const WANTED: &[Wanted] = &[
-    wanted(("flow", "cwnd_segments"), "congestion window, segments", Unit::Count, "flows"),
+    wanted(("flow", "cwnd_segments"), "congestion window (segments)", Unit::Count, "flows"),
     wanted(("flow", "in_flight_segments"), "segments in flight", Unit::Count, "flows"),
     wanted(("flow", "rtt"), "round-trip time", Unit::Microseconds, "flows"),
     wanted(("flow", "delivery_rate"), "delivery rate", Unit::BitsPerSecond, "flows"),
@@ -93,8 +93,14 @@ pub(in super::super) fn sampled(run: &Run) -> Built {
             samples.retain(|sample| sample.kind != "memory" || !seen.contains(&&*machine.name));
             seen.push(&machine.name);
         }
-        let whose = host.covers.join(", ");
-        charts.extend(WANTED.iter().filter_map(|wanted| chart(wanted, &whose, &samples)));
+        let covered = host.covers.join(", ");
+        charts.extend(WANTED.iter().filter_map(|wanted| {
+            let whose = match machine.filter(|_| wanted.kind == "memory") {
+                Some(machine) => &machine.name,
+                None => &covered,
+            };
+            chart(wanted, whose, &samples)
+        }));
     }
     Ok(charts)
 }
@@ -121,7 +127,7 @@ fn chart(wanted: &Wanted, host: &str, samples: &[Sample]) -> Option<Chart> {
     lines.retain(|line| line.samples.len() > 1);
     let number = lines.len();
     lines.truncate(LINES);
-    let mut title = format!("{} of {host}", capital(wanted.title));
+    let mut title = format!("{}, {host}", capital(wanted.title));
     if number > LINES {
         title += &format!(", the first {LINES} of {number}");
     }

@@ -31,7 +31,11 @@ pub(in super::super) fn charts(run: &Run) -> Built {
         }
         let whose = host.covers.join(", ");
         let x = || Axis::new("wait", Unit::Microseconds).logarithmic();
-        let title = format!("Waits of workers for a CPU, {whose}");
+        let mut title = format!("Waits of workers for a CPU, {whose}");
+        let none = zero(&all);
+        if none > 0.0 {
+            title += &format!(", without the {none:.0}% that did not wait");
+        }
         let y = Axis::new("share of all waits", Unit::Percent);
         let mut chart = Chart::new(&title, ChartKind::Histogram, x(), y);
         chart.series.push(Series::new("waits", samples.clone()));
@@ -39,7 +43,7 @@ pub(in super::super) fn charts(run: &Run) -> Built {
         let title = format!("Waits for a CPU, cumulative, {whose}");
         let y = Axis::new("waits that were shorter", Unit::Percent);
         let mut chart = Chart::new(&title, ChartKind::Steps, x(), y);
-        chart.series.push(Series::new("waits", cumulative(&samples, zero(&all))));
+        chart.series.push(Series::new("waits", cumulative(&samples, none)));
         charts.push(chart);
     }
     match charts.is_empty() {

@@ -66,6 +66,16 @@ impl<'a> Placed<'a> {
         self.begin + share * (self.end - self.begin)
     }
 
+    /// Whether a value has a place between both ends.
+    pub(super) fn contains(&self, value: f64) -> bool {
+        let value = match self.axis.scale {
+            AxisScale::Logarithmic if value <= 0.0 => return false,
+            AxisScale::Logarithmic => value.ln(),
+            _ => value,
+        };
+        (self.from..=self.to).contains(&value)
+    }
+
     /// Pixels between two names.
     pub(super) fn step(&self) -> f64 {
         (self.end - self.begin).abs() / (self.to - self.from)

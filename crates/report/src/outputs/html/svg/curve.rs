@@ -167,14 +167,22 @@ impl Drawing<'_> {
             @for (sample, interval) in each {
                 @if let Some((low, high)) = interval {
                     @let x = self.place(sample).0;
-                    @let (low, high) = (self.y.at(*low), self.y.at(*high));
-                    path class="interval" d=(format!(
-                        "M{x} {low}V{high}M{left} {low}h7M{left} {high}h7",
-                        x = short(x), left = short(x - 3.5), low = short(low), high = short(high)
-                    )) {}
+                    path class="interval" d=(self.whisker(x, *low, *high)) {
+                        title { "95% interval " (self.chart.y.show(*low)) " to " (self.chart.y.show(*high)) }
+                    }
                 }
             }
         }
+    }
+
+    /// From one end of an interval to the other; an end beyond the axis has no cap.
+    fn whisker(&self, x: f64, low: f64, high: f64) -> String {
+        let mut path =
+            format!("M{} {}V{}", short(x), short(self.y.at(low)), short(self.y.at(high)));
+        for end in [low, high].into_iter().filter(|end| self.y.contains(*end)) {
+            let _ = write!(path, "M{} {}h7", short(x - 3.5), short(self.y.at(end)));
+        }
+        path
     }
 
     /// Every run as a dot that leads to it.
@@ -184,8 +192,10 @@ impl Drawing<'_> {
         html! {
             @for run in self.series.runs.iter() {
                 @let (x, y) = self.place(&Sample { x: run.x, y: run.y });
+                // Beside the interval.
+                @let x = if alone { x } else { x + 7.0 };
                 @let dot = html! {
-                    circle class="run" cx=(short(x)) cy=(short(y)) r=(if alone { "6" } else { "2.5" }) {
+                    circle class="run" cx=(short(x)) cy=(short(y)) r=(if alone { "6" } else { "3.5" }) {
                         title { "run " (run.run) ": " (self.chart.y.show(run.y)) }
                     }
                 };

@@ -11,7 +11,7 @@ mod stack;
 use maud::{Markup, html};
 use wirecost_model::document::{Chart, ChartKind};
 
-use super::colours::{Colours, Look};
+use super::colours::{Colours, Look, apart};
 #[cfg(test)]
 pub(super) use grid::HEAT;
 
@@ -20,7 +20,7 @@ const WIDTH: f64 = 800.0;
 /// Of the drawing area of curves.
 const HEIGHT: f64 = 260.0;
 /// Of a letter of labels.
-const LETTER: f64 = 6.3;
+const LETTER: f64 = 7.2;
 
 /// A drawing of a chart. `anchor` gives the place of a run in the page, if it is there.
 pub(super) fn draw(
@@ -45,6 +45,12 @@ fn picture(chart: &Chart, width: f64, height: f64, content: &Markup) -> Markup {
             (content)
         }
     }
+}
+
+/// How the series of a chart look.
+pub(super) fn looks(chart: &Chart, colours: &mut Colours) -> Vec<Look> {
+    let looks = chart.series.iter().map(|series| colours.of(&series.name)).collect();
+    if chart.kind == ChartKind::Stack { apart(looks) } else { looks }
 }
 
 /// The class of a series' colour.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use wirecost_model::document::{Chart, Sample};
 
 use super::axis::Placed;
-use super::{Colours, LETTER, WIDTH, class, fitting, picture, short};
+use super::{Colours, LETTER, WIDTH, class, fitting, looks, picture, short};
 
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 30.0;
@@ -30,6 +30,7 @@ pub(super) fn draw(chart: &Chart, colours: &mut Colours) -> Markup {
     let y = Placed::new(&chart.y, [0.0, most].into_iter(), (left, WIDTH - RIGHT), true);
     let bottom = TOP + ROW * rows as f64;
     let begins = begins(chart, rows);
+    let looks = looks(chart, colours);
     let content = html! {
         g class="grid" {
             @for tick in y.ticks(5) {
@@ -44,8 +45,8 @@ pub(super) fn draw(chart: &Chart, colours: &mut Colours) -> Markup {
                 (fitting(&label.text, left - 8.0))
             }
         }
-        @for (series, begins) in chart.series.iter().zip(&begins) {
-            g class=(class(colours.of(&series.name))) data-series=(series.name) {
+        @for ((series, begins), look) in chart.series.iter().zip(&begins).zip(looks) {
+            g class=(class(look)) data-series=(series.name) {
                 @for (sample, begin) in series.samples.iter().zip(begins) {
                     @let row = sample.x.max(0.0);
                     @let (begin, end) = (y.at(*begin), y.at(begin + sample.y.max(0.0)));
