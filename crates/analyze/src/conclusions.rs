@@ -68,5 +68,5 @@ pub(crate) fn effect(
     value: f64,
     interval: Option<(f64, f64)>,
 ) -> Option<Effect> {
-    Some(Effect { name: name.to_owned(), unit, value, interval })
+    Some(Effect { name: name.to_owned(), unit, value, interval, between: None })
 }

@@ -5,6 +5,8 @@ use wirecost_model::outcome::{HostOutcome, Outcome};
 
 /// Programs that are named; all are in the sum.
 const NAMED: usize = 3;
+/// Less is shown as 0.0%.
+const LEAST_NAMED: f64 = 0.0005;
 
 /// What others used of the busy time of a machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +48,7 @@ pub(crate) fn of(
     used.sort_by(|a, b| b.1.total_cmp(&a.1));
     let programs = used
         .iter()
+        .filter(|(_, seconds)| seconds / busy >= LEAST_NAMED)
         .take(NAMED)
         .map(|(name, seconds)| format!("{name} {:.1}%", seconds * 100.0 / busy));
     Some(ForeignUse {

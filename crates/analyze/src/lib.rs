@@ -30,6 +30,7 @@ pub mod measured;
 pub mod metrics;
 mod observed;
 pub mod option_payoff;
+pub mod replay;
 pub mod responsiveness;
 mod rfc6349;
 mod run_warnings;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use miette::{Report, Severity};
 use wirecost_model::profile::Profile;
+use wirecost_model::warning::Warning;
 use wirecost_profile::builtins::{self, Builtin, Default};
 use wirecost_profile::language::{
     Language, LanguageError, LanguageErrorKind, Note, Span, read_traces,
@@ -13,6 +14,7 @@ use wirecost_profile::language::{
 
 use wirecost_store::input::{PROFILE, TRACES, read_text};
 
+use crate::commands::run::link_rate::LinkRate;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::input;
@@ -31,6 +33,15 @@ pub(crate) struct Loaded {
     pub(crate) refusals: Vec<LanguageError>,
     /// Unset variables for hosts, with the names that they got.
     pub(crate) assigned: Vec<(String, String)>,
+    /// Of the link that its traffic takes, once the hosts are known and if the link's is.
+    pub(crate) link: Option<LinkRate>,
+}
+
+impl Loaded {
+    /// Why the load that it offers is impossible, if its link cannot carry it.
+    pub(crate) fn impossible(&self) -> Option<Warning> {
+        self.link.and_then(|link| link.refuses(&self.profile))
+    }
 }
 
 /// `--var k=v`, parsed.
@@ -48,6 +59,24 @@ pub(crate) fn load(
     name: &str,
     variables: &[(String, String)],
     hosts: &mut dyn FnMut(usize) -> Option<String>,
+) -> Result<Loaded, Failure> {
+    load_with(name, variables, hosts, false)
+}
+
+/// Reads a profile that comes from somebody else: nothing of it is taken from other files or from the environment.
+pub(crate) fn load_sealed(
+    name: &str,
+    variables: &[(String, String)],
+    hosts: &mut dyn FnMut(usize) -> Option<String>,
+) -> Result<Loaded, Failure> {
+    load_with(name, variables, hosts, true)
+}
+
+fn load_with(
+    name: &str,
+    variables: &[(String, String)],
+    hosts: &mut dyn FnMut(usize) -> Option<String>,
+    sealed: bool,
 ) -> Result<Loaded, Failure> {
     let (builtin, source) = read(name)?;
     check_names(builtin, variables)?;
@@ -76,7 +105,7 @@ pub(crate) fn load(
                 }
                 Default::Host => {}
             }
-        } else if let Ok(value) = std::env::var(wanted) {
+        } else if let Some(value) = std::env::var(wanted).ok().filter(|_| !sealed) {
             return Some(value);
         }
         let lower = wanted.to_lowercase();
@@ -94,8 +123,13 @@ pub(crate) fn load(
         assigned.push((lower, value.clone()));
         Some(value)
     };
+    let read_trace = trace_reader();
     let parsed = language.parse(&source, &look_up).and_then(|mut parsed| {
-        read_traces(&mut parsed.profile, &source, &trace_reader()).map(|()| parsed)
+        read_traces(&mut parsed.profile, &source, &|file| match sealed {
+            true => Err(std::io::Error::other("a profile of a page may read no file")),
+            false => read_trace(file),
+        })
+        .map(|()| parsed)
     });
     let assigned = assigned.into_inner();
     match parsed {
@@ -107,6 +141,7 @@ pub(crate) fn load(
             notes: parsed.notes,
             refusals: parsed.refusals,
             assigned,
+            link: None,
         }),
         Err(errors) => Err(describe(name, &source, &errors)),
     }

@@ -21,6 +21,8 @@ pub const PROFILE: Limit = Limit { what: "a profile", bytes: 1 << 20 };
 pub const STUDY: Limit = Limit { what: "a study", bytes: 1 << 20 };
 /// All traces of a profile together. A trace has at most 1,000,000 starts.
 pub const TRACES: Limit = Limit { what: "all traces of a profile together", bytes: 64 << 20 };
+/// A page of HTML.
+pub const PAGE: Limit = Limit { what: "a page", bytes: 64 << 20 };
 /// Each file of a record. The series of the largest runs have some 100 MiB.
 pub const RECORD: Limit = Limit { what: "a file of a record", bytes: 256 << 20 };
 

@@ -76,6 +76,8 @@ pub enum StudyError {
     NoAxis(String),
     #[error("--axis {axis}: it has no value {value}, but {labels}")]
     NoLabel { axis: String, value: String, labels: String, nearest: Option<String> },
+    #[error("the study cannot be run elsewhere: {0}")]
+    NotPortable(String),
     #[error("no built-in study is named @{name}")]
     NoBuiltin { name: String, nearest: Option<String> },
 }

@@ -10,6 +10,7 @@ mod expect;
 mod matrix;
 mod order;
 mod place;
+mod portable;
 mod runner;
 mod scalar;
 mod search;

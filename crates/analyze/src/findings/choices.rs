@@ -5,7 +5,7 @@
 //! direction, the sentence names both.
 
 use super::line;
-use super::{Correction, Finding, Kind, LEVEL, Question, Runs, Tested, effect, words};
+use super::{Correction, Finding, Kind, LEVEL, Question, Runs, Tested, effect, ratio_of, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::Selector;
 use crate::statistics::contrast::{Contrast, contrast};
@@ -170,6 +170,29 @@ fn beside<'a>(
     pairs
 }
 
+/// The ratio of the figures at one value of an axis to those at another, with its 95% interval: at the points that have these
+/// values of the other axes, or where there are none, over all points. `None` where they were run too rarely.
+pub(crate) fn ratio(
+    measured: &Measurements,
+    axis: &str,
+    selector: &Selector,
+    [value, other]: [&str; 2],
+    at: &[Value],
+) -> Option<(f64, (f64, f64))> {
+    let pairs = beside(measured, axis, std::slice::from_ref(selector), value, other);
+    let pair = pairs.first()?;
+    let ratio = match at {
+        [] => pair.overall,
+        at => {
+            let is_there = |place: &&Place<'_>| {
+                place.fixed.len() == at.len() && place.fixed.iter().all(|value| at.contains(value))
+            };
+            pair.places.iter().find(is_there)?.ratio
+        }
+    };
+    ratio.map(|Ratio { ratio, interval, .. }| (ratio, interval))
+}
+
 impl From<Effect> for Ratio {
     fn from(effect: Effect) -> Self {
         Self { ratio: effect.ratio(), interval: effect.interval(LEVEL), p_value: effect.p_value() }
@@ -280,7 +303,9 @@ impl<'a> Pair<'a> {
         if worst.len() > best.len() {
             return self.inverse().in_places(selector);
         }
-        if best.is_empty() || self.overall(better) != Verdict::Unclear {
+        // A single place is all places.
+        let is_single = self.places.len() < 2;
+        if is_single || best.is_empty() || self.overall(better) != Verdict::Unclear {
             return None;
         }
         let metric = words::metric(selector);
@@ -378,7 +403,7 @@ fn best(
     }
     Some(Finding {
         metric: Some(selector.name.clone()),
-        effect: effect("ratio", Unit::Ratio, ratio, Some(interval)),
+        effect: ratio_of(ratio, interval, [first.value, first.other]),
         evidence,
         ..KIND.along(axis, &[], worst, &text)
     })

@@ -31,6 +31,7 @@ use std::borrow::Cow;
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
+pub(crate) use choices::ratio;
 pub(crate) use limits::limits_at;
 pub use limits::{saturated, saturated_at};
 pub use wirecost_model::document::{Effect, Finding, Strength};
@@ -200,5 +201,11 @@ impl Kind {
 }
 
 fn effect(name: &str, unit: Unit, value: f64, interval: Option<(f64, f64)>) -> Option<Effect> {
-    Some(Effect { name: name.to_owned(), unit, value, interval })
+    Some(Effect { name: name.to_owned(), unit, value, interval, between: None })
+}
+
+/// The ratio of the figures at one value of an axis to those at another.
+fn ratio_of(ratio: f64, interval: (f64, f64), [value, other]: [&str; 2]) -> Option<Effect> {
+    let between = Some((value.to_owned(), other.to_owned()));
+    effect("ratio", Unit::Ratio, ratio, Some(interval)).map(|effect| Effect { between, ..effect })
 }

@@ -1,12 +1,11 @@
 //! Figures that rise or fall along an axis, and may turn once on the way.
 
 use super::line::{self, Line, Stop};
-use super::{Finding, Kind, Runs, Tested, effect, tested, words};
+use super::{Finding, Kind, Runs, Tested, ratio_of, tested, words};
 use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
 use crate::statistics::umbrella::{Shape, Turn, umbrella};
-use wirecost_model::metric::Unit;
 
 /// Smaller changes are not reported.
 const CHANGE: f64 = 1.1;
@@ -39,10 +38,12 @@ pub(super) struct Trend<'a> {
 }
 
 /// A change between two stops.
-struct Leg {
+struct Leg<'a> {
     words: String,
     ratio: f64,
     interval: (f64, f64),
+    /// The last and the first.
+    values: [&'a str; 2],
 }
 
 /// Along the load itself among all points, along other axes among those that differ in nothing but it.
@@ -103,14 +104,14 @@ fn of<'a>(line: &Line<'a>, name: &str, whose: &'static str) -> Option<Known<'a>>
     Some((whose, selector, stops, figures))
 }
 
-impl Trend<'_> {
+impl<'a> Trend<'a> {
     pub(super) fn finding(&self, kind: &Kind, p_value: f64) -> Option<Finding> {
         let last = self.figures.len() - 1;
-        let legs: Vec<Leg> = [(0, self.turn.at), (self.turn.at, last)]
+        let legs: Vec<Leg<'_>> = [(0, self.turn.at), (self.turn.at, last)]
             .into_iter()
             .filter_map(|(first, last)| self.change_between(first, last))
             .collect();
-        let Leg { ratio, interval, .. } = legs.last()?;
+        let Leg { ratio, interval, values, .. } = legs.last()?;
         let words: Vec<String> = legs.iter().map(|leg| leg.words.clone()).collect();
         let text = format!("{} {}", self.noun, words::list(&words));
         let shown: Vec<String> = self
@@ -122,14 +123,14 @@ impl Trend<'_> {
         evidence.extend(self.confounders.iter().cloned());
         Some(Finding {
             metric: Some(self.selector.name.clone()),
-            effect: effect("ratio", Unit::Ratio, *ratio, Some(*interval)),
+            effect: ratio_of(*ratio, *interval, *values),
             evidence,
             ..kind.along(self.line.axis, &self.line.fixed, p_value, &text)
         })
     }
 
     /// The change between two stops, if it is significant and large enough.
-    fn change_between(&self, first: usize, last: usize) -> Option<Leg> {
+    fn change_between(&self, first: usize, last: usize) -> Option<Leg<'a>> {
         if first == last {
             return None;
         }
@@ -155,7 +156,8 @@ impl Trend<'_> {
             number(of_factor.0),
             number(of_factor.1)
         );
-        Some(Leg { words, ratio, interval })
+        let values = [stops[last].value, stops[first].value];
+        Some(Leg { words, ratio, interval, values })
     }
 
     /// The last over the first, by their repeats; where there are none, by the slope of the line

@@ -191,7 +191,8 @@ pub(super) fn with_effect(finding: Finding, payoff: &Payoff<'_>, figure: Figure)
         "" => "ratio".to_owned(),
         label => format!("ratio at {label}"),
     };
-    let effect = Effect { name, unit: Unit::Ratio, value: of.ratio, interval: of.interval() };
+    let effect =
+        Effect { name, unit: Unit::Ratio, value: of.ratio, interval: of.interval(), between: None };
     let strength = of.p_value.map(Strength::of);
     Finding { effect: Some(effect), p_value: of.p_value, strength, ..finding }
 }

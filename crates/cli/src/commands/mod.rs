@@ -12,6 +12,7 @@ mod list;
 mod observe;
 mod output;
 mod predict;
+mod replay;
 mod report;
 mod restore;
 mod rss;
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
     Report(report::Report),
+    Replay(Box<replay::Replay>),
     Flame(flame::Flame),
     Check(check::Check),
     List(list::List),
@@ -66,6 +68,7 @@ impl Command {
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
             Command::Report(command) => command.run(),
+            Command::Replay(command) => command.run(),
             Command::Flame(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use serde::Serialize;
 use wirecost_lab as lab;
@@ -16,8 +16,8 @@ use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::Links;
 use wirecost_load::flows_by_cpu::{self, SearchError};
 use wirecost_model::rss::{
-    DeviceSpreading, Fields, Flow, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows, key_bytes,
-    table_entries, table_text,
+    DeviceSpreading, Fields, Flow, FlowError, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows,
+    key_bytes, table_entries, table_text,
 };
 use wirecost_model::status::Status;
 use wirecost_model::visible::visible;
@@ -73,9 +73,10 @@ struct DeviceArgument {
 /// another (`--key`, `--table`, `--fields`). For a device that does not tell them, run `wirecost rss answer` on the receiver
 /// and `--ask` on the sender: real flows show on which CPU of the receiver they arrive.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("receiver").required(true).args(["dev", "key", "ask"]))]
 struct Flows {
     /// The receiver's network device on this machine, or with `--lab` a host of the lab.
-    #[arg(long, value_name = "DEV", required_unless_present_any = ["key", "ask"], conflicts_with_all = ["key", "table", "fields"])]
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["table", "fields"])]
     dev: Option<String>,
     /// The device is that of a host of this lab.
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = lab::DEFAULT_NAME, requires = "dev")]
@@ -91,13 +92,13 @@ struct Flows {
     #[arg(long, value_name = "FIELDS", value_enum, requires = "key")]
     fields: Option<FieldsArgument>,
     /// Ask the receiver, by the code that `wirecost rss answer` prints there.
-    #[arg(long, value_name = "CODE", value_parser = parse_code, conflicts_with_all = ["dev", "key", "table", "fields", "queues"])]
+    #[arg(long, value_name = "CODE", value_parser = parse_code, conflicts_with_all = ["table", "fields", "queues"])]
     ask: Option<Code>,
     /// With --ask: CPUs of the receiver to find flows for [default: all on which packets arrive].
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, requires = "ask", conflicts_with_all = ["dev", "key"])]
     cpus: Option<Cpus>,
     /// Address and port of the receiver.
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = parse_destination)]
     dst: SocketAddr,
     /// Addresses that senders can have, and networks, separated by commas.
     #[arg(long, value_name = "IP|NETWORK,...", value_parser = parse_sources)]
@@ -170,6 +171,16 @@ impl Protocol {
         match self {
             Protocol::Tcp => "tcp",
             Protocol::Udp => "udp",
+        }
+    }
+}
+
+fn parse_destination(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => Err("must have a port, from 1 to 65535".to_owned()),
+        Ok(address) => Ok(address),
+        Err(_) => {
+            Err("must be an address and a port, as in 198.18.0.2:9 or [fd00::2]:9".to_owned())
         }
     }
 }
@@ -457,8 +468,13 @@ impl Flows {
         let ports = self.ports.clone();
         let found = find_flows(&spread, sources, ports, self.dst, self.queues(), count).map_err(
             |error| {
-                Failure::usage(&error)
-                    .help("more addresses (--src) or ports (--ports) give more flows")
+                let help = match error {
+                    FlowError::NoQueue { .. } => "--queues: queues that the table has",
+                    FlowError::TooFew { .. } => {
+                        "more addresses (--src) or ports (--ports) give more flows"
+                    }
+                };
+                Failure::usage(&error).help(help)
             },
         )?;
         let found: Vec<Found> = found

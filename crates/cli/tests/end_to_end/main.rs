@@ -52,6 +52,7 @@ mod protocols;
 mod rate_search;
 mod receive_stamps;
 mod refusals;
+mod replay;
 mod report;
 mod responsiveness;
 mod rss;

@@ -161,9 +161,13 @@ fn a_run_is_told_that_its_load_is_impossible() {
     if skip_without_namespaces("a_run_is_told_that_its_load_is_impossible") {
         return;
     }
-    let arguments = ["--lab", "--rate", "20mbit", "--rtt", "1ms", "--load", "30mbit"];
+    let arguments =
+        ["--lab", "--rate", "20mbit", "--rtt", "1ms", "--load", "30mbit", "--json", "run.json"];
     let finished = Program::short_run("@udp-stream", &arguments).finish();
     assert_eq!(finished.code, 0, "{finished}");
+    let document = finished.document();
+    let mut warnings = document.list("/warnings").iter();
+    assert!(warnings.any(|warning| warning["code"] == "impossible-load"), "{finished}");
     let wanted = "an offered load of 30.0 Mb/s is impossible: the link has 20.0 Mb/s, which carries at most \
                   19.1 Mb/s of payload";
     assert!(finished.stderr.contains(wanted), "{finished}");

@@ -39,20 +39,32 @@ pub struct Effect {
     pub value: f64,
     /// 95% interval; null where points were run once.
     pub interval: Option<(f64, f64)>,
+    /// Of a ratio: the two values of the axis whose figures it is of, the first divided by the second.
+    #[serde(default)]
+    pub between: Option<(String, String)>,
 }
 
 impl Effect {
     /// `2.1x to 2.5x`, `8 to 32`, `31% to 45%`; `None` where points were run once.
     #[must_use]
     pub fn interval_text(&self) -> Option<String> {
-        let show = |value: f64| match self.unit {
+        self.interval.map(|(low, high)| format!("{} to {}", self.show(low), self.show(high)))
+    }
+
+    /// `2.3x`, `16`, `38%`.
+    #[must_use]
+    pub fn value_text(&self) -> String {
+        self.show(self.value)
+    }
+
+    fn show(&self, value: f64) -> String {
+        match self.unit {
             Unit::Ratio if value < 9.95 => format!("{value:.2}x"),
             Unit::Ratio => format!("{value:.0}x"),
             Unit::Count if value.abs() >= 1000.0 => format!("{value:.0}"),
             Unit::Count => three_digits(value),
             unit => unit.show(value),
-        };
-        self.interval.map(|(low, high)| format!("{} to {}", show(low), show(high)))
+        }
     }
 }
 
@@ -126,6 +138,7 @@ mod tests {
             unit: Unit::Ratio,
             value: 2.3,
             interval: Some((2.1, 12.5)),
+            between: None,
         };
         let finding = Finding {
             kind: "cost".to_owned(),

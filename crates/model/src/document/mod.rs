@@ -8,6 +8,7 @@ mod cell;
 mod chart;
 mod finding;
 mod message;
+mod replay;
 mod runs;
 mod table;
 mod texts;
@@ -21,6 +22,7 @@ pub use chart::{
 };
 pub use finding::{Effect, Finding, Strength};
 pub use message::{Command, Emphasis, Message};
+pub use replay::{REPLAY_VERSION, Replay};
 pub use runs::{ListedRun, RunList};
 pub use table::{Align, Column, Table};
 
@@ -40,6 +42,9 @@ pub struct Document {
     pub version: String,
     pub title: String,
     pub sections: Vec<Section>,
+    /// What a page holds so that its study can be run again. Other outputs are without it.
+    #[serde(skip)]
+    pub replay: Option<Replay>,
 }
 
 impl Document {
@@ -52,6 +57,7 @@ impl Document {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             title: title.to_owned(),
             sections: Vec::new(),
+            replay: None,
         }
     }
 }

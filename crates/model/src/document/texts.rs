@@ -1,7 +1,8 @@
 //! All texts of a document that come from hosts, files or people.
 
 use super::{
-    Axis, Block, Cell, Chart, Column, Document, Figure, Finding, Message, RunList, Section, Table,
+    Axis, Block, Cell, Chart, Column, Document, Figure, Finding, Message, Replay, RunList, Section,
+    Table,
 };
 use crate::study::Value;
 
@@ -17,6 +18,25 @@ impl Document {
         for section in &mut self.sections {
             section.change_texts(change);
         }
+    }
+}
+
+impl Replay {
+    /// Changes every text that came from hosts, files or people.
+    pub fn change_texts(&mut self, change: Change<'_>) {
+        let Self { version: _, study, profiles, place: _, left_out, findings } = self;
+        change(study);
+        // The study has their names.
+        *profiles = std::mem::take(profiles)
+            .into_iter()
+            .map(|(mut name, mut text)| {
+                change(&mut name);
+                change(&mut text);
+                (name, text)
+            })
+            .collect();
+        left_out.iter_mut().for_each(&mut *change);
+        findings.iter_mut().for_each(|finding| of_finding(finding, change));
     }
 }
 

@@ -88,6 +88,7 @@ warnings! {
     ForeignCpu,
     FramesBypassed,
     FlowsMoved,
+    ImpossibleLoad,
     InterruptsMoved,
     LinkChanged,
     LinkLate,

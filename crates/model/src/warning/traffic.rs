@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
-use crate::units::bit_rate;
+use crate::units::{bit_rate, decimal};
 
 /// Datagrams were lost; where, as far as the hosts can tell. Where datagrams came `joined`, a drop may
 /// be of several.
@@ -337,6 +337,34 @@ impl Problem for ConnectionsOnOtherCpu {
         format!(
             "{connections} of {of} connections to {host} were accepted by a worker on another CPU than the one that handled \
              their packets"
+        )
+    }
+}
+
+/// The offered load is more than the link carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImpossibleLoad {
+    /// Bits per second of payload.
+    pub offered: f64,
+    /// Bits per second on the wire.
+    pub link: u64,
+    /// The most payload that the link carries, in bits per second.
+    pub payload: u64,
+}
+
+impl Problem for ImpossibleLoad {
+    fn code(&self) -> &'static str {
+        "impossible-load"
+    }
+
+    fn message(&self) -> String {
+        let Self { offered, link, payload } = self;
+        format!(
+            "an offered load of {} is impossible: the link has {}, which carries at most {} of payload \
+             with its headers",
+            bit_rate(*offered),
+            decimal(*link as f64, "b/s"),
+            bit_rate(*payload as f64)
         )
     }
 }

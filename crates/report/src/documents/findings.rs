@@ -2,7 +2,7 @@
 
 use wirecost_analyze::findings::findings;
 use wirecost_analyze::measured::Measurements;
-use wirecost_model::document::Section;
+use wirecost_model::document::{Block, Finding, Section};
 
 /// The findings of a study; `None` if there are none.
 #[must_use]
@@ -16,4 +16,15 @@ pub fn section(measured: &Measurements) -> Option<Section> {
         section.finding(finding);
     }
     section.filled()
+}
+
+/// All findings of a report, also those of its tables.
+#[must_use]
+pub fn of(sections: &[Section]) -> Vec<Finding> {
+    let blocks = sections.iter().flat_map(|section| &section.blocks);
+    let findings = blocks.filter_map(|block| match block {
+        Block::Finding(finding) => Some(finding.clone()),
+        _ => None,
+    });
+    findings.collect()
 }

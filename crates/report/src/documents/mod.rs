@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod findings;
 mod observed;
 pub mod page;
+pub mod replay;
 pub mod run;
 pub mod tuning;
 pub mod watched;

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 
 use wirecost_model::document::Document;
 
+pub use html::{NoReplay, read_replay};
 pub use terminal::{Lines, Terminal, TerminalStyle};
 pub(crate) use terminal::{cut, understands_escapes, width};
 

@@ -1,21 +1,24 @@
 //! Pages of records (`--format html`, `--html FILE`), and the files that they go to.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wirecost_analyze::compare::Hosts;
 use wirecost_analyze::measured::Measurements;
-use wirecost_model::document::Document;
+use wirecost_model::document::{Document, Finding, REPLAY_VERSION, Replay, Section};
 use wirecost_model::observe::FoldedStacks;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_report::atomic_file;
+use wirecost_report::documents::findings;
 use wirecost_report::documents::page::{self, Redaction, Source};
 use wirecost_report::outputs::{self, TerminalStyle};
 use wirecost_report::tables::{self, TableRequest};
-use wirecost_store::study::Study;
+use wirecost_store::input::{PROFILE, read_text};
+use wirecost_store::study::{PROFILES, Study};
 use wirecost_store::{HOSTS, RUN};
-use wirecost_study::{Definition, Order};
+use wirecost_study::{Definition, Matrix, Order};
 
 use super::read::RunSet;
 use super::{WIDTH, of_search, planned, sections};
@@ -142,11 +145,21 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
     let measured = Measurements::of(set.runs.iter().cloned());
     let first = set.runs.iter().find(|(_, run)| run.status == Status::Ok);
     let hosts = first.map(|(id, _)| hosts(&record(set, id))).unwrap_or_default();
-    Ok(page::study(page::Study {
+    let sections = sections(definition, wanted, &measured)?;
+    let replay = definition.map(|definition| replay(set, definition, &sections));
+    let mut planned_runs = definition.map(method).unwrap_or_default();
+    planned_runs.extend(replay.as_ref().map(|replay| {
+        let how = match replay {
+            Ok(_) => "on other hosts, from this page: wirecost replay PAGE".to_owned(),
+            Err(reason) => format!("not from this page: {reason}"),
+        };
+        ("run again".to_owned(), how)
+    }));
+    let mut document = page::study(page::Study {
         title: &set.title,
-        sections: sections(definition, wanted, &measured)?,
+        sections,
         measured: &measured,
-        method: definition.map(method).unwrap_or_default(),
+        method: planned_runs,
         source: Source { record: definition.map(|_| set.source.as_str()), hosts: &hosts },
         stacks: stacks(set),
         cautions: tables::cautions(&measured, &planned(definition).points),
@@ -154,7 +167,42 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
             Some(definition) => Some(of_search(definition, &set.runs)?),
             None => None,
         },
-    }))
+    });
+    document.replay = replay.and_then(Result::ok);
+    Ok(document)
+}
+
+/// What the page of a study holds so that it can be run again, or why it cannot.
+fn replay(set: &RunSet, definition: &Definition, sections: &[Section]) -> Result<Replay, String> {
+    let place = match definition.hosts.is_empty() {
+        true => definition.place.to_string(),
+        false => "hosts".to_owned(),
+    };
+    let (mut portable, left_out) =
+        definition.clone().portable().map_err(|error| error.to_string())?;
+    let matrix = Matrix::of(&portable).map_err(|error| error.to_string())?;
+    let kept = Path::new(&set.source).join(PROFILES);
+    let mut profiles = BTreeMap::new();
+    let names = matrix.points.iter().filter_map(|point| point.get("profile"));
+    for name in names.filter(|name| !name.starts_with('@')).collect::<BTreeSet<_>>() {
+        let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = kept.join(&file);
+        let text = read_text(&path, PROFILE)
+            .map_err(|error| format!("its profile {file} cannot be read: {error}"))?;
+        profiles.insert(file.clone(), text);
+        portable.rename_profile(name, &file);
+    }
+    let findings = findings::of(sections).into_iter();
+    Ok(Replay {
+        version: REPLAY_VERSION,
+        study: portable.to_text(),
+        profiles,
+        place,
+        left_out,
+        findings: findings
+            .map(|finding| Finding { evidence: Vec::new(), points: Vec::new(), ..finding })
+            .collect(),
+    })
 }
 
 /// The directory of a run's record.

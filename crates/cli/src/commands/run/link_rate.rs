@@ -7,7 +7,7 @@ use wirecost_linux::link::Links as Devices;
 use wirecost_linux::route::source_address;
 use wirecost_model::link::{Capacity, LinkSpec, Topology, WIRE_OVERHEAD};
 use wirecost_model::profile::Profile;
-use wirecost_model::units::{bit_rate, decimal};
+use wirecost_model::warning::{ImpossibleLoad, Warning};
 use wirecost_profile::protocols;
 use wirecost_program::offered::{self, Traffic};
 use wirecost_program::program;
@@ -69,17 +69,11 @@ impl LinkRate {
     }
 
     /// Why the load that a profile offers is impossible; `None` if it is not.
-    pub(crate) fn refuses(&self, profile: &Profile) -> Option<String> {
-        let load = offered::bits_per_second(profile)?;
-        (load > self.payload as f64).then(|| {
-            format!(
-                "an offered load of {} is impossible: the link has {}, which carries at most {} of payload \
-                 with its headers",
-                bit_rate(load),
-                decimal(self.wire as f64, "b/s"),
-                bit_rate(self.payload as f64)
-            )
-        })
+    pub(crate) fn refuses(&self, profile: &Profile) -> Option<Warning> {
+        let offered = offered::bits_per_second(profile)?;
+        let Self { wire, payload } = *self;
+        (offered > payload as f64)
+            .then(|| Warning::from(ImpossibleLoad { offered, link: wire, payload }))
     }
 }
 
@@ -202,7 +196,7 @@ mod tests {
         offer(&mut profile, 95_000_000).unwrap();
         assert_eq!(rate.refuses(&profile), None);
         offer(&mut profile, 120_000_000).unwrap();
-        let text = rate.refuses(&profile).unwrap();
+        let text = rate.refuses(&profile).unwrap().to_string();
         let wanted = "an offered load of 120 Mb/s is impossible: the link has 100 Mb/s, which carries at \
                       most 95.5 Mb/s of payload";
         assert!(text.contains(wanted), "{text}");

@@ -7,6 +7,7 @@ mod machines;
 pub(crate) mod options;
 mod peers;
 mod run_options;
+mod sealed;
 
 use std::io;
 use std::path::PathBuf;
@@ -197,7 +198,7 @@ impl Run {
         let page = HtmlFile::wanted(self.html.as_deref(), self.page)?;
         self.options.check_tune()?;
         let mut names = self.hosts.names();
-        let loaded = self.options.load(&mut |number| names(number))?;
+        let mut loaded = self.options.load(&mut |number| names(number))?;
         options::cc_object::check(&loaded.profile, &self.options.settings().congestion_objects)?;
         if let Some(directory) = &self.out {
             Recorder::check(directory).map_err(Failure::usage)?;
@@ -208,10 +209,8 @@ impl Run {
         let of_agents = self.hosts.are_made().then(place).transpose()?;
         let machines = Machines::of(&self.hosts, self.conflict, stop, self.quiet)?;
         let place = of_agents.map_or_else(place, Ok)?;
-        if let Some(impossible) =
-            LinkRate::of(&self.hosts, place.lab().as_deref(), &loaded.profile)?
-                .and_then(|rate| rate.refuses(&loaded.profile))
-        {
+        loaded.link = LinkRate::of(&self.hosts, place.lab().as_deref(), &loaded.profile)?;
+        if let Some(impossible) = loaded.impossible() {
             terminal::warn(format_args!("wirecost: {impossible}"));
         }
         let recorder = self.out.as_deref().map(Recorder::create).transpose();

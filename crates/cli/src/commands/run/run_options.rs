@@ -26,7 +26,7 @@ use super::link_samples::LinkSampler;
 use super::machines::{Machines, Uses};
 use super::options::{Changes, cc_object};
 use super::peers::connect_to_each;
-use super::random;
+use super::{random, sealed};
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};
 use crate::runnable;
@@ -86,6 +86,10 @@ pub(crate) struct RunOptions {
     #[arg(skip)]
     pub(crate) details: bool,
 
+    /// Whether the profile comes from somebody else, and may name no host and no file.
+    #[arg(skip)]
+    pub(crate) sealed: bool,
+
     /// Single operations that the master reports.
     #[arg(skip)]
     pub(crate) logged_operations: u64,
@@ -106,7 +110,11 @@ impl RunOptions {
         &self,
         hosts: &mut dyn FnMut(usize) -> Option<String>,
     ) -> Result<Loaded, Failure> {
-        let mut loaded = profile::load(&self.profile, &self.variables, hosts)?;
+        let load = if self.sealed { profile::load_sealed } else { profile::load };
+        let mut loaded = load(&self.profile, &self.variables, hosts)?;
+        if self.sealed {
+            sealed::check(&loaded)?;
+        }
         if let Some(refusal) = runnable::refused_by_language(&loaded) {
             return Err(refusal);
         }
@@ -277,6 +285,7 @@ impl RunOptions {
             links.finish(&mut outcome);
         }
         outcome.warnings.extend(machines.shared_since(began));
+        outcome.warnings.extend(loaded.impossible());
         for note in &loaded.notes {
             outcome.warnings.push(Warning::from(warning::Profile {
                 line: note.at.line,

@@ -1,16 +1,24 @@
-//! Studies that a command makes of runs that a person describes: `run --repeat` and `compare --run`.
+//! Studies that a command makes: of runs that a person describes (`run --repeat`, `compare --run`), and of the plan of a
+//! page (`replay`).
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use wirecost_analyze::measured::Measurements;
-use wirecost_model::document::Document;
+use wirecost_model::document::{Document, Replay, Section};
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
+use wirecost_model::visible::visible;
 use wirecost_report::tables::TableRequest;
-use wirecost_study::{Definition, Repeat, TableChoice};
+use wirecost_study::{Definition, PLACE, Repeat, TableChoice};
 
-use super::source::{Loaded, failure};
-use super::{Finished, Output, counted, make_runs, say_end, settings};
+use super::show::show_time;
+use super::source::{Loaded, Source, failure};
+use super::{
+    Finished, Output, counted, describe, describe_points, impossible, make_runs, plan, say_end,
+    settings, whole_time,
+};
 use crate::Failure;
 use crate::commands::report;
 use crate::commands::run::{ConflictOptions, HostOptions, RunOptions, new_seed};
@@ -200,4 +208,143 @@ fn definition(title: &str, seed: Option<u64>, times: u32) -> Definition {
         repeat: Repeat { times, ..Repeat::default() },
         ..Definition::default()
     }
+}
+
+/// The study of a page, to be run on hosts of the user.
+pub(crate) struct PageStudy<'a> {
+    pub(crate) plan: &'a Replay,
+    pub(crate) hosts: &'a HostOptions,
+    pub(crate) loopback: bool,
+    /// Runs of each point, in place of what the page's study has.
+    pub(crate) repeat: Option<u32>,
+    pub(crate) longest: Duration,
+    pub(crate) conflict: ConflictOptions,
+    pub(crate) out: Option<&'a Path>,
+    pub(crate) quiet: bool,
+    /// Only describe it.
+    pub(crate) check: bool,
+}
+
+/// What a study of a page measured here.
+pub(crate) struct MadeAgain {
+    pub(crate) title: String,
+    pub(crate) measured: Measurements,
+    /// Its report.
+    pub(crate) sections: Vec<Section>,
+    pub(crate) status: Status,
+    /// Why not all runs count.
+    pub(crate) incomplete: Option<String>,
+}
+
+/// Shows the plan of a page, and makes its runs; `None` where that is all that is wanted.
+///
+/// Everything in the page may be written by anybody. Nothing of it names a host, a setting of one, a file or a command.
+///
+/// # Errors
+/// The plan is none, asks for more than a page may, or cannot be run.
+pub(crate) fn replay_study(page: &PageStudy<'_>) -> Result<Option<MadeAgain>, Failure> {
+    let beside = tempfile::tempdir().map_err(|error| {
+        Failure::new(Status::Failed, format!("cannot create a temporary directory: {error}"))
+    })?;
+    let (loaded, left_out) = loaded_of_page(page, beside.path())?;
+    let find = |name: &str| super::beside(&loaded, name);
+    let steps = plan::steps(&loaded, &find)?;
+    let mut text = String::new();
+    match page.check {
+        true => describe(&loaded, &steps, &mut text),
+        // The number of runs and their time are told when they begin.
+        false => describe_points(&loaded, &steps, &mut text),
+    }
+    for of in left_out {
+        let _ = writeln!(text, "left out: {}", visible(&of));
+    }
+    for impossible in impossible(&loaded, &steps) {
+        let _ = writeln!(text, "impossible: {impossible}");
+    }
+    if page.check {
+        terminal::print(&text);
+        return Ok(None);
+    }
+    if !page.quiet {
+        terminal::warn(format_args!("{}", text.trim_end()));
+    }
+    let time = whole_time(&loaded, &steps);
+    if time > page.longest {
+        let (time, longest) = (show_time(time), show_time(page.longest));
+        return Err(Failure::usage(format!(
+            "the page's study takes about {time}, and the limit is {longest}"
+        ))
+        .help("run fewer repeats (--repeat), or raise the limit (--longest)"));
+    }
+    let saved = Saved::run(&loaded, page.out, page.conflict, page.quiet)?;
+    saved.say_end(page.quiet)?;
+    let study = saved.finished.writer.study();
+    let tables = report::wanted(Some(&loaded.definition))?;
+    let runs = match tables.iter().any(TableRequest::needs_stacks) {
+        true => study.runs_with_stacks(),
+        false => study.runs(),
+    };
+    let measured = Measurements::of(runs.map_err(Failure::usage)?);
+    let sections = report::sections(Some(&loaded.definition), &tables, &measured)?;
+    Ok(Some(MadeAgain {
+        title: loaded.definition.title.clone(),
+        measured,
+        sections,
+        status: saved.finished.summary.status(),
+        incomplete: saved.incomplete(),
+    }))
+}
+
+/// The study of a page with its profiles in a directory, and what it is without.
+fn loaded_of_page(page: &PageStudy<'_>, beside: &Path) -> Result<(Loaded, Vec<String>), Failure> {
+    let plan = page.plan;
+    let damaged = |what: &str| Failure::usage(format!("the plan of the page is damaged: {what}"));
+    let definition = Definition::parse(&plan.study).map_err(failure)?;
+    // Whoever wrote the page may have left in what this wirecost leaves out.
+    let (definition, more) = definition.portable().map_err(failure)?;
+    let is_here = matches!(plan.place.as_str(), "loopback" | "lab" | "lab:direct");
+    let is_placed = page.loopback || page.hosts.lab.is_some() || !page.hosts.is_loopback();
+    if !is_here && !is_placed && !definition.axes.contains_key(PLACE) {
+        return Err(Failure::usage(format!(
+            "the page's study ran on other hosts ({}), and a page names none",
+            visible(&plan.place)
+        ))
+        .help("name yours with --host, or use --lab or --loopback"));
+    }
+    for (name, text) in &plan.profiles {
+        if !is_plain(name) {
+            return Err(damaged("a profile has a path for a name"));
+        }
+        let path = beside.join(name);
+        std::fs::write(&path, text).map_err(|error| {
+            Failure::new(Status::Failed, format!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    let study = beside.join(STUDY_FILE);
+    std::fs::write(&study, definition.to_text()).map_err(|error| {
+        Failure::new(Status::Failed, format!("cannot write {}: {error}", study.display()))
+    })?;
+    let source = Source::of_page(&study, page.hosts, page.loopback, page.repeat);
+    let loaded = source.load()?;
+    let profiles = loaded.matrix.points.iter().filter_map(|point| point.get("profile"));
+    for name in profiles.filter(|name| !name.starts_with('@')) {
+        if !plan.profiles.contains_key(name) {
+            return Err(damaged(&format!("it has no profile {}", visible(name))));
+        }
+    }
+    let mut left_out = plan.left_out.clone();
+    left_out.extend(more.into_iter().filter(|of| !plan.left_out.contains(of)));
+    Ok((loaded, left_out))
+}
+
+/// The definition beside its profiles, by a name that none of them has: see [`is_plain`].
+const STUDY_FILE: &str = ".study.toml";
+
+/// Whether a name is that of a file in a directory, and no more.
+fn is_plain(name: &str) -> bool {
+    let is_fine = |letter: char| letter.is_alphanumeric() || "-_. +".contains(letter);
+    !name.is_empty()
+        && name.len() <= 200
+        && !name.starts_with(['.', '-', ' '])
+        && name.chars().all(is_fine)
 }

@@ -42,7 +42,7 @@ use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 
 pub(crate) use available::Available;
-pub(crate) use derived::{Compared, Repeated, compare_runs};
+pub(crate) use derived::{Compared, PageStudy, Repeated, compare_runs, replay_study};
 pub(crate) use settings::{arguments, of_run};
 pub(crate) use source::parse_axis;
 pub(crate) use tuning::{Searched, TuneRequest, search};
@@ -346,7 +346,24 @@ fn default_name(definition: &Definition) -> String {
 }
 
 fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
-    let Definition { title, repeat, .. } = &loaded.definition;
+    describe_points(loaded, steps, text);
+    if let Some(search) = &loaded.search {
+        return search::describe(search, steps, text);
+    }
+    let Definition { repeat, .. } = &loaded.definition;
+    let points = loaded.matrix.points.len();
+    let _ = writeln!(
+        text,
+        "{}, {}{}, about {}",
+        counted(points, "point"),
+        counted(points * repeat.times as usize, "run"),
+        if repeat.until.is_empty() { "" } else { " or more" },
+        show_time(whole_time(loaded, steps)),
+    );
+}
+
+fn describe_points(loaded: &Loaded, steps: &[Step], text: &mut String) {
+    let Definition { title, .. } = &loaded.definition;
     let points = &loaded.matrix.points;
     let _ = writeln!(text, "{}", if title.is_empty() { "a study" } else { title });
     if let Some(base) = loaded.definition.base_text() {
@@ -355,25 +372,18 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     for (place, (point, step)) in points.iter().zip(steps).enumerate() {
         let engine = step.options.settings().engine;
         let name = loaded.definition.name_of(point);
-        let _ = writeln!(text, "  {:>4}  {name}  ({}, {engine})", place + 1, step.options.profile);
+        // Those of a page are in a directory of their own for as long as it runs.
+        let profile = match loaded.sealed {
+            true => source::file_name(&step.options.profile),
+            false => step.options.profile.clone(),
+        };
+        let _ = writeln!(text, "  {:>4}  {name}  ({profile}, {engine})", place + 1);
     }
     for skipped in &loaded.matrix.skipped {
         let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
         let name = loaded.definition.name_of(&skipped.point);
         let _ = writeln!(text, "     -  {name}  skipped: {why}");
     }
-    if let Some(search) = &loaded.search {
-        return search::describe(search, steps, text);
-    }
-    let least = points.len() * repeat.times as usize;
-    let _ = writeln!(
-        text,
-        "{}, {}{}, about {}",
-        counted(points.len(), "point"),
-        counted(least, "run"),
-        if repeat.until.is_empty() { "" } else { " or more" },
-        show_time(whole_time(loaded, steps)),
-    );
 }
 
 /// `1 run`, `2 runs`.

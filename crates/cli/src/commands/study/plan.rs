@@ -38,8 +38,6 @@ pub(super) struct Step {
     pub(super) hosts: HostOptions,
     /// Estimated time of one run; of a search, of all but the measurement time of a trial.
     pub(super) time: Duration,
-    /// Of its link, if it is known.
-    link: Option<LinkRate>,
 }
 
 impl Step {
@@ -51,7 +49,8 @@ impl Step {
     /// A search without the loads that the link cannot carry.
     pub(super) fn possible(&self, search: &Search) -> Search {
         let mut search = search.clone();
-        if let Some(link) = self.link.filter(|link| link.payload < search.max_bits_per_second) {
+        if let Some(link) = self.ready.link.filter(|link| link.payload < search.max_bits_per_second)
+        {
             search.max_bits_per_second = link.payload;
             search.link_bits_per_second = Some(link.wire);
         }
@@ -60,7 +59,7 @@ impl Step {
 
     /// Why its load is impossible.
     pub(super) fn impossible(&self) -> Option<String> {
-        self.link.and_then(|link| link.refuses(&self.ready.profile))
+        self.ready.impossible().map(|warning| warning.to_string())
     }
 }
 
@@ -86,19 +85,21 @@ pub(super) fn step(
     loaded: &Loaded,
     find: &dyn Fn(&str) -> String,
 ) -> Result<Step, Failure> {
-    let options = settings::run_options(point, loaded.definition.seed, find)?;
+    let mut options = settings::run_options(point, loaded.definition.seed, find)?;
+    options.sealed = loaded.sealed;
     let hosts = settings::hosts(point, &loaded.definition, &loaded.hosts)?;
     let mut names = hosts.names();
-    let ready = options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
+    let mut ready =
+        options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
     drop(names);
     if let OfferedLoad::Share(_) = point.load() {
         // Whether it can be offered does not depend on the rate.
         let offered = offer(&mut ready.profile.clone(), 1_000_000_000);
         offered.map_err(|failure| failure.at(point))?;
     }
-    let link = LinkRate::of(&hosts, None, &ready.profile).map_err(|failure| failure.at(point))?;
+    ready.link = LinkRate::of(&hosts, None, &ready.profile).map_err(|failure| failure.at(point))?;
     let time = time(&options, &ready.profile);
-    let mut step = Step { options, ready, hosts, time, link };
+    let mut step = Step { options, ready, hosts, time };
     if let Some(search) = &loaded.search {
         check_search(search, &step).map_err(|failure| failure.at(point))?;
         let mut profile = step.ready.profile.clone();
@@ -120,7 +121,7 @@ fn check_search(search: &Search, step: &Step) -> Result<(), Failure> {
     }
     set_duration(&mut profile, Duration::from_secs(1))?;
     offer(&mut profile, search.min_bits_per_second)?;
-    match step.link.and_then(|link| link.refuses(&profile)) {
+    match step.ready.link.and_then(|link| link.refuses(&profile)) {
         Some(impossible) => Err(Failure::usage(format!("search.min: {impossible}"))
             .help("lower search.min, or raise the rate of the link")),
         None => Ok(()),

@@ -51,6 +51,10 @@ pub(super) struct Source {
     /// Seed of the order of runs and of all random values; overrides the study.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+
+    /// Whether the study comes from somebody else.
+    #[arg(skip)]
+    sealed: bool,
 }
 
 pub(crate) fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
@@ -97,9 +101,31 @@ pub(super) struct Loaded {
     pub(super) beside: PathBuf,
     /// Where it runs.
     pub(super) hosts: HostOptions,
+    /// Whether its profiles may name no host and no file.
+    pub(super) sealed: bool,
 }
 
 impl Source {
+    /// A study that a page brought, in this file, on hosts of the user.
+    pub(super) fn of_page(
+        file: &Path,
+        hosts: &HostOptions,
+        loopback: bool,
+        repeat: Option<u32>,
+    ) -> Self {
+        Self {
+            study: file.display().to_string(),
+            quick: false,
+            axes: Vec::new(),
+            set: Vec::new(),
+            repeat,
+            loopback,
+            hosts: hosts.clone(),
+            seed: None,
+            sealed: true,
+        }
+    }
+
     pub(super) fn load(&self) -> Result<Loaded, Failure> {
         let (text, beside) = match self.study.strip_prefix('@') {
             Some(name) => {
@@ -178,7 +204,8 @@ impl Source {
             replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
         self.leave_out_what_is_missing(&mut definition);
-        Loaded::from(definition, beside, &self.hosts)
+        let loaded = Loaded::from(definition, beside, &self.hosts)?;
+        Ok(Loaded { sealed: self.sealed, ..loaded })
     }
 
     /// A study lists more than a kernel has. What another machine has is not known before it is asked, and what the command
@@ -293,7 +320,7 @@ impl Loaded {
             (hosts.lab, hosts.vm) = settings::lab_or_vm(&definition.place, &lab);
         }
         let search = wirecost_study::search(&definition).map_err(failure)?;
-        Ok(Self { definition, matrix, search, beside, hosts })
+        Ok(Self { definition, matrix, search, beside, hosts, sealed: false })
     }
 
     /// Texts of the profile files, by file name.

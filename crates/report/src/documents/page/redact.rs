@@ -95,14 +95,16 @@ pub fn redact(document: &mut Document, names: &Redaction) {
         .collect();
     // The longest first: `eth0.5` before `eth0`.
     known.sort_by_key(|(_, name, _)| std::cmp::Reverse(name.len()));
-    document.change_texts(&mut |text| {
+    let mut change = |text: &mut String| {
         for (kind, name, pseudonym) in &known {
             // Interrupts and threads have names such as `eth0-TxRx-0`.
             let joins: &[char] = if *kind == "device" { &[] } else { &['_', '-'] };
             replace_word(text, name, pseudonym, joins);
         }
         pseudonyms.replace_unknown(text);
-    });
+    };
+    document.change_texts(&mut change);
+    document.replay.iter_mut().for_each(|replay| replay.change_texts(&mut change));
 }
 
 /// Replaces records where a document names them: a directory may have the name of a word.

@@ -82,7 +82,10 @@ fn reason(run: &Run) -> Vec<Section> {
         let others = if foreign { " Other programs used CPU time too." } else { "" };
         section.text(findings::saturated(run) + others);
     }
-    section.note(format!("{}, {}", run.engine, window(run)));
+    // A run that was refused has neither.
+    if run.window.is_some() || run.status == Status::Ok {
+        section.note(format!("{}, {}", run.engine, window(run)));
+    }
     vec![section]
 }
 

@@ -7,6 +7,7 @@ mod blocks;
 mod colours;
 mod data;
 mod figures;
+mod replay;
 mod svg;
 
 use std::borrow::Cow;
@@ -25,6 +26,8 @@ use wirecost_model::visible::visible_lines;
 use self::colours::Colours;
 use self::data::Data;
 use super::{Output, TerminalStyle};
+
+pub use replay::{NoReplay, read_replay};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -195,6 +198,9 @@ fn page(document: &Document) -> io::Result<Markup> {
                 @if has_series {
                     script type="application/json" id="series" { (PreEscaped(described)) }
                     script type="application/octet-stream;base64" id="columns" { (packed) }
+                }
+                @if let Some(replay) = &document.replay {
+                    (replay::element(replay)?)
                 }
                 script { (PreEscaped(&script)) }
             }

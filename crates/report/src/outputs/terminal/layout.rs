@@ -60,7 +60,7 @@ impl Layout {
         style: &TerminalStyle,
         keys: usize,
     ) -> io::Result<()> {
-        let room = style.width.max(LEAST) - INDENT;
+        let room = room(style);
         let places = self.kept(room);
         let natural: Vec<Shown> = places.iter().map(|&place| self.natural(place)).collect();
         if total(&natural) <= room {
@@ -82,14 +82,25 @@ impl Layout {
         }
     }
 
-    /// A column in which no row has anything is not shown; of the others, as many as there is room for and
-    /// those that are not dispensable.
-    fn kept(&self, room: usize) -> Vec<usize> {
-        let filled = |place: usize| {
+    /// Titles of the columns for which there is no room.
+    pub(super) fn left_out(&self, style: &TerminalStyle) -> Vec<&str> {
+        let kept = self.kept(room(style));
+        let left_out = self.filled().filter(|place| !kept.contains(place));
+        left_out.map(|place| self.columns[place].title.as_str()).collect()
+    }
+
+    /// A column in which no row has anything is not shown.
+    fn filled(&self) -> impl Iterator<Item = usize> {
+        let filled = |&place: &usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.get(place));
             self.rows.is_empty() || cells.any(|cell| !cell.text.is_empty())
         };
-        let mut kept: Vec<usize> = (0..self.columns.len()).filter(|&p| filled(p)).collect();
+        (0..self.columns.len()).filter(filled)
+    }
+
+    /// As many columns as there is room for, and those that are not dispensable.
+    fn kept(&self, room: usize) -> Vec<usize> {
+        let mut kept: Vec<usize> = self.filled().collect();
         loop {
             let shown: Vec<Shown> = kept.iter().map(|&place| self.natural(place)).collect();
             let drop_order = |place: &usize| self.columns[*place].drop_order;
@@ -263,6 +274,10 @@ impl Layout {
 fn shorten(line: &mut String, room: usize) {
     while width(line) + 2 > room && line.pop().is_some() {}
     line.push_str("..");
+}
+
+fn room(style: &TerminalStyle) -> usize {
+    style.width.max(LEAST) - INDENT
 }
 
 fn total(shown: &[Shown]) -> usize {

@@ -157,7 +157,13 @@ fn table(
         fields.collect()
     });
     let layout = Layout { columns: columns.collect(), rows: rows.collect() };
-    layout.write(out, style, table.keys())
+    layout.write(out, style, table.keys())?;
+    let left_out = layout.left_out(style);
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    let text = format!("left out at this width: {}", left_out.join(", "));
+    paragraph(out, &text, Emphasis::Muted, style)
 }
 
 /// Label and text, the text wrapped beside the label where it is too long for a line.

@@ -1,0 +1,42 @@
+//! Profiles that come with a page from somebody else: they may name no host and no file.
+
+use wirecost_model::profile::IoValue;
+use wirecost_program::program;
+
+use crate::Failure;
+use crate::profile::Loaded;
+
+const HELP: &str =
+    "take the profile from the page yourself, read it, and run it with `wirecost study run`";
+
+/// Refuses a profile that names a host, an address or a file.
+pub(super) fn check(loaded: &Loaded) -> Result<(), Failure> {
+    let profile = &loaded.profile;
+    let refused = |what: String| Err(Failure::usage(format!("{}: {what}", loaded.name)).help(HELP));
+    let is_assigned = |name: &String| loaded.assigned.iter().any(|(_, assigned)| assigned == name);
+    if let Some(name) = program::remote_hosts(profile).iter().find(|name| !is_assigned(name)) {
+        return refused(format!("the profile names the host {name}"));
+    }
+    let transactions = profile.groups.iter().flat_map(|group| &group.transactions);
+    for flowop in transactions.flat_map(|transaction| &transaction.flowops) {
+        let options = &flowop.options;
+        if let Some(directory) = &options.dir {
+            return refused(format!("the profile names the file or directory {directory}"));
+        }
+        if let Some(address) = &options.bind {
+            return refused(format!("the profile names the local address {address}"));
+        }
+        for (name, value) in options.io.iter() {
+            let is_file = ["source", "sink"].contains(&name);
+            match value {
+                IoValue::Text(text) if is_file || text.contains('/') => {
+                    return refused(format!(
+                        "the profile names the file or directory {text} ({name})"
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
