@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::clock::seconds;
-use wirecost_model::histogram::Histogram;
+use wirecost_model::histogram::{Histogram, PackedHistogram};
 use wirecost_model::measure::{
     Datagrams as DatagramCounts, Edge, FlowopCounts, FlowopKey, IoCounts, Setting, burst_lengths,
 };
@@ -127,10 +127,15 @@ fn accepted(outcome: &Outcome, headline: usize) -> Option<AcceptedConnections> {
 }
 
 /// Of the masters' transactions.
-pub(crate) fn latency(windows: &[HostWindow<'_>]) -> Option<Latency> {
+pub(crate) fn transactions(windows: &[HostWindow<'_>]) -> Histogram {
     let mut all = Histogram::new();
     masters(windows).for_each(|w| all.merge(&w.phase.transactions));
-    microseconds(&all)
+    all
+}
+
+/// As a record has it; `None` where there is nothing in it.
+pub(crate) fn packed(histogram: &Histogram) -> Option<PackedHistogram> {
+    (!histogram.is_empty()).then(|| histogram.into())
 }
 
 /// The share of latencies that a trimmed mean is of.
@@ -181,6 +186,7 @@ pub(crate) fn flowops(windows: &[HostWindow<'_>]) -> Vec<FlowopRow> {
             failed: counts.failed,
             timeouts: counts.timeouts,
             latency_us: microseconds(&latency),
+            latency_histogram: packed(&latency),
         })
         .collect()
 }
@@ -206,7 +212,7 @@ pub(crate) fn phases(outcome: &Outcome) -> Vec<PhaseRow> {
             operations: totals.operations.done,
             failed: totals.operations.failed,
             timeouts: totals.operations.timeouts,
-            latency_us: latency(&windows),
+            latency_us: microseconds(&transactions(&windows)),
             reason,
         }
     });

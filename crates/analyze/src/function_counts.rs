@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wirecost_model::observe::FunctionsSection;
+use wirecost_model::observe::{FoldedStack, FoldedStacks, FunctionsSection};
 
 /// Samples of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,16 +51,26 @@ fn is_foreign(stack: &str) -> bool {
     program != OWN && !is_kernel() && !stack.split(';').any(|frame| INTERRUPTS.contains(&frame))
 }
 
+/// The stacks of what a run did, without those of other programs. Where no program has wirecost's name, any of them
+/// may be wirecost, and all are kept.
+pub fn own(stacks: &FoldedStacks) -> impl Iterator<Item = &FoldedStack> {
+    let knows_own = knows_own(stacks);
+    stacks.stacks.iter().filter(move |folded| !(knows_own && is_foreign(&folded.stack)))
+}
+
+fn knows_own(stacks: &FoldedStacks) -> bool {
+    let is_own = |stack: &str| stack.split(';').next() == Some(OWN);
+    stacks.stacks.iter().any(|folded| is_own(&folded.stack))
+}
+
 impl FunctionCounts {
     /// Adds the samples of a run: by their stacks, which know every function. A function that calls
     /// itself counts once.
     pub fn add(&mut self, section: &FunctionsSection) {
         self.samples += section.samples;
-        let stacks = &section.stacks.stacks;
-        let is_own = |stack: &str| stack.split(';').next() == Some(OWN);
         // A program by another name may be wirecost.
-        let knows_own = stacks.iter().any(|folded| is_own(&folded.stack));
-        for folded in stacks {
+        let knows_own = knows_own(&section.stacks);
+        for folded in &section.stacks.stacks {
             if knows_own && is_foreign(&folded.stack) {
                 self.foreign += folded.count;
                 continue;
@@ -83,8 +93,6 @@ impl FunctionCounts {
 
 #[cfg(test)]
 mod tests {
-    use wirecost_model::observe::{FoldedStack, FoldedStacks};
-
     use super::*;
 
     #[test]
@@ -108,9 +116,11 @@ mod tests {
             (counts.foreign, counts.functions["tcp"].inclusive)
         };
         assert_eq!(of(&section), (1, 4));
+        assert_eq!(own(&section.stacks).count(), 4);
         // Of a program by another name nobody knows.
         section.stacks.stacks.remove(0);
         assert_eq!(of(&section), (0, 4));
+        assert_eq!(own(&section.stacks).count(), 4);
     }
 
     #[test]

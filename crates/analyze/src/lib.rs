@@ -171,7 +171,9 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.transactions = Some(totals.transactions());
     run.operations = Some(totals.operations());
     run.connections = Some(figures::connections(outcome, phase, windows));
-    run.latency_us = figures::latency(windows);
+    let latency = figures::transactions(windows);
+    run.latency_us = figures::microseconds(&latency);
+    run.latency_histogram = figures::packed(&latency);
     run.flowops = figures::flowops(windows);
     run.intervals = intervals::rows(windows);
     run.tcp = figures::tcp(windows);

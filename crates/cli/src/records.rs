@@ -1,13 +1,14 @@
 //! What a person names to be looked at: a study, a record of a run, or the document of one.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wirecost_analyze::compare::Hosts;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
-use wirecost_store::study::{DEFINITION, Study};
-use wirecost_store::{HOSTS, input};
+use wirecost_report::documents::page::SavedRuns;
+use wirecost_store::study::{DEFINITION, RUNS, Study};
+use wirecost_store::{Document, HOSTS, input};
 
 use crate::Failure;
 
@@ -26,6 +27,34 @@ pub(crate) struct Records {
     pub(crate) study_keys: Option<BTreeMap<String, String>>,
     /// Texts of the saved profiles, by their names in the runs.
     pub(crate) profiles: Vec<(String, String)>,
+    pub(crate) source: Source,
+}
+
+/// Where runs were read from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    Study(PathBuf),
+    /// A record or a document outside a study.
+    Single(PathBuf),
+}
+
+impl SavedRuns for Source {
+    fn record(&self, run: &str) -> Option<String> {
+        Some(match self {
+            Source::Study(directory) => directory.join(RUNS).join(run).display().to_string(),
+            Source::Single(path) => path.display().to_string(),
+        })
+    }
+
+    fn with_stacks(&self, run: &str) -> Option<Run> {
+        match self {
+            Source::Study(directory) => Some(Study::open(directory).ok()?.read(run).ok()?.run),
+            Source::Single(path) => match wirecost_store::document(path).ok()? {
+                Document::Run(run) => Some(run),
+                Document::Observe(_) => None,
+            },
+        }
+    }
 }
 
 /// Reads all of it.
@@ -36,10 +65,13 @@ pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
     let name = path.display().to_string();
     let (runs, hosts) = (Vec::new(), Vec::new());
     let profiles = Vec::new();
-    let mut records = Records { name, single: true, runs, hosts, study_keys: None, profiles };
+    let source = Source::Single(path.to_owned());
+    let mut records =
+        Records { name, single: true, runs, hosts, study_keys: None, profiles, source };
     if path.join(DEFINITION).exists() {
         let study = Study::open(path).map_err(Failure::usage)?;
         records.single = false;
+        records.source = Source::Study(path.to_owned());
         records.study_keys = wirecost_study::keys(&study.definition().map_err(Failure::usage)?);
         records.runs = study.runs().map_err(Failure::usage)?;
         for (id, _) in &records.runs {
@@ -102,6 +134,7 @@ impl Records {
             hosts,
             study_keys: self.study_keys.clone(),
             profiles: self.profiles.clone(),
+            source: self.source.clone(),
         })
     }
 

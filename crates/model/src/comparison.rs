@@ -202,6 +202,20 @@ pub enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// What B is, seen from A.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Worse => "worse",
+            Verdict::Better => "better",
+            Verdict::Different => "different",
+            Verdict::Same => "not significant",
+            Verdict::Unknown => "not tested",
+        }
+    }
+}
+
 impl Comparison {
     /// How many figures at single points came out so.
     #[must_use]

@@ -4,9 +4,15 @@
 //! nanosecond to an hour, in a few kilobytes. They travel in HdrHistogram's own V2 format (base64),
 //! which other tools read too.
 
+use std::io::Read as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
+use flate2::read::ZlibDecoder;
+use hdrhistogram::serialization::{
+    Deserializer, Serializer as _, V2DeflateSerializer, V2Serializer,
+};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longest latency that is distinguished from longer ones, in nanoseconds: one hour.
@@ -179,15 +185,73 @@ impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let bytes = BASE64.decode(text).map_err(serde::de::Error::custom)?;
-        let inner = Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|error| serde::de::Error::custom(format!("bad histogram: {error:?}")))?;
-        Ok(Self(inner))
+        decode(&bytes).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Bytes before the counts: `encodeIntoByteBuffer` of
+/// <https://github.com/HdrHistogram/HdrHistogram/blob/master/src/main/java/org/HdrHistogram/AbstractHistogram.java>.
+const HEADER: usize = 40;
+
+/// The number at a place of a header.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Of the V2 format, not compressed.
+fn decode(bytes: &[u8]) -> Result<Histogram, String> {
+    // The decoder makes room for as many bytes as the header says.
+    let counts = u32::try_from(bytes.len().saturating_sub(HEADER)).unwrap_or(u32::MAX);
+    if number(bytes, 4) != Some(counts) {
+        return Err("bad histogram: its length is not that of its header".to_owned());
+    }
+    // Others could not be merged.
+    if number(bytes, 12) != Some(u32::from(SIGNIFICANT_DIGITS)) {
+        return Err(format!("bad histogram: it does not have {SIGNIFICANT_DIGITS} digits"));
+    }
+    let inner = Deserializer::new().deserialize(&mut &*bytes);
+    inner.map(Histogram).map_err(|error| format!("bad histogram: {error:?}"))
+}
+
+/// A histogram as records have it: in HdrHistogram's compressed V2 format, base64, as its logs and its tools have it.
+/// Whoever reads a thousand runs does not unpack theirs, each of which takes many times the room then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PackedHistogram(String);
+
+/// Bytes before what is compressed: what it is, and the length.
+const COMPRESSED_HEADER: usize = 8;
+/// Of nine bytes for each count there can be, and the header, there are fewer.
+const LONGEST: u64 = 1 << 17;
+
+impl PackedHistogram {
+    /// # Errors
+    /// What is wrong with it.
+    pub fn unpack(&self) -> Result<Histogram, String> {
+        let bytes = BASE64.decode(&self.0).map_err(|error| format!("bad histogram: {error}"))?;
+        let compressed = bytes.get(COMPRESSED_HEADER..).unwrap_or_default();
+        let mut unpacked = Vec::new();
+        // A few bytes may be gigabytes.
+        ZlibDecoder::new(compressed)
+            .take(LONGEST)
+            .read_to_end(&mut unpacked)
+            .map_err(|error| format!("bad histogram: {error}"))?;
+        decode(&unpacked)
+    }
+}
+
+impl From<&Histogram> for PackedHistogram {
+    fn from(histogram: &Histogram) -> Self {
+        let mut bytes = Vec::new();
+        // A vector takes everything, and no count is above what the format holds.
+        let _ = V2DeflateSerializer::new().serialize(&histogram.0, &mut bytes);
+        Self(BASE64.encode(bytes))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use flate2::Compression;
+    use flate2::read::ZlibEncoder;
     use proptest::prelude::*;
 
     use super::*;
@@ -208,6 +272,40 @@ mod tests {
         assert_eq!(of(&[1, 1, 4, 4]).mean_of_shortest(0.75), Some(2.0));
         assert_eq!(of(&[7]).mean_of_shortest(0.1), Some(7.0));
         assert_eq!(of(&[]).mean_of_shortest(0.95), None);
+    }
+
+    /// A header of four gigabytes takes no memory, nor do as many that are compressed.
+    #[test]
+    fn what_is_no_histogram_is_refused() {
+        let bytes = |histogram: &Histogram| {
+            let text: String =
+                serde_json::from_value(serde_json::to_value(histogram).unwrap()).unwrap();
+            BASE64.decode(text).unwrap()
+        };
+        let good = bytes(&of(&[1, 1000, 1_000_000]));
+        assert_eq!(decode(&good).unwrap(), of(&[1, 1000, 1_000_000]));
+        // What it is, length, digits, smallest value.
+        for (at, byte) in [(3, 0), (4, 0xff), (7, 0), (15, 5), (16, 0xff)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert!(decode(&bad).is_err(), "byte {at} is {byte}");
+        }
+        assert!(decode(&good[..20]).is_err());
+        assert!(serde_json::from_str::<Histogram>("\"HISTFAAA\"").is_err());
+        for bad in ["?", "", "HISTFAAA", "HISTFAAAAAAAAAAAAAAA"] {
+            assert!(PackedHistogram(bad.to_owned()).unpack().is_err(), "{bad}");
+        }
+        let mut bomb = vec![0; COMPRESSED_HEADER];
+        let mut zeros = ZlibEncoder::new(std::io::repeat(0).take(1 << 30), Compression::fast());
+        zeros.read_to_end(&mut bomb).unwrap();
+        assert!(PackedHistogram(BASE64.encode(bomb)).unpack().is_err());
+    }
+
+    #[test]
+    fn a_packed_histogram_is_that_of_other_tools() {
+        let packed = PackedHistogram::from(&of(&[1, 1000, 1_000_000]));
+        // As each histogram in a log of HdrHistogram begins.
+        assert!(packed.0.starts_with("HISTFAAA"), "{packed:?}");
     }
 
     proptest! {
@@ -259,6 +357,8 @@ mod tests {
             let back: Histogram = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(back.count(), histogram.count());
             prop_assert_eq!(back.quantile(0.9), histogram.quantile(0.9));
+            let packed = PackedHistogram::from(&histogram);
+            prop_assert_eq!(packed.unpack().unwrap(), histogram);
         }
     }
 }

@@ -16,7 +16,8 @@ pub struct Metric {
     pub better: Better,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     Higher,
     Lower,

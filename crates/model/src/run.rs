@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::convergence::{Convergence, Stream};
 use crate::frames::Frames;
+use crate::histogram::PackedHistogram;
 use crate::host::HostFacts;
 use crate::link::LinkReport;
 use crate::link::netem::NetemReport;
@@ -59,6 +60,10 @@ pub struct Run {
     pub connections: Option<Connections>,
     /// Of the master's transactions in the window.
     pub latency_us: Option<Latency>,
+    /// The same in full, nanoseconds: an HdrHistogram (V2, compressed, base64) of two significant digits, which can be merged. Null
+    /// in older records.
+    #[serde(default)]
+    pub latency_histogram: Option<PackedHistogram>,
     pub flowops: Vec<FlowopRow>,
     pub phases: Vec<PhaseRow>,
     pub intervals: Vec<Interval>,
@@ -323,6 +328,9 @@ pub struct FlowopRow {
     pub failed: u64,
     pub timeouts: u64,
     pub latency_us: Option<Latency>,
+    /// The same in full, as that of the run. Null in older records.
+    #[serde(default)]
+    pub latency_histogram: Option<PackedHistogram>,
 }
 
 /// One uperf transaction.
@@ -832,6 +840,7 @@ impl Run {
             operations: None,
             connections: None,
             latency_us: None,
+            latency_histogram: None,
             flowops: Vec::new(),
             phases: Vec::new(),
             intervals: Vec::new(),

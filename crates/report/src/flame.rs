@@ -4,10 +4,13 @@
 //! The width of a frame is its share of all samples, the order of frames at one height means nothing
 //! (it is that of their names). A click shows a frame at full width; "search" marks frames by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use wirecost_model::document::FlameDifference;
+use wirecost_model::metric::Unit;
 use wirecost_model::observe::FoldedStacks;
+use wirecost_model::units::{three_digits, whole};
 use wirecost_model::visible::visible;
 
 const WIDTH: f64 = 1200.0;
@@ -22,9 +25,11 @@ const CHARACTER: f64 = 6.6;
 const NARROWEST: f64 = 0.15;
 /// The same on a page, which is sent: a frame has no room for a letter long before.
 const NARROWEST_OF_PAGE: f64 = 2.0;
+/// Above the frames of a difference on a page: what colours mean.
+const LEGEND: f64 = 26.0;
 
 /// What frames of the kernel end in; their colour says it too.
-const KERNEL: &str = "_[k]";
+pub(crate) const KERNEL: &str = "_[k]";
 
 /// How the counts of two files are made comparable.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,6 +84,77 @@ impl Node {
     }
 }
 
+/// The cost of one function in both profiles, in the unit of [`unit`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct FunctionChange {
+    pub name: String,
+    /// In the function itself: A, B.
+    pub own: (f64, f64),
+    /// In it or in what it calls.
+    pub total: (f64, f64),
+}
+
+impl FunctionChange {
+    /// Of the function itself.
+    pub(crate) fn change(&self) -> f64 {
+        self.own.1 - self.own.0
+    }
+}
+
+/// What the costs of functions are in: cycles/KByte, or percent of all samples.
+pub(crate) fn unit(of: &FlameDifference) -> Unit {
+    if of.cycles_per_kbyte.is_some() { Unit::CyclesPerKByte } else { Unit::Percent }
+}
+
+/// What all samples of A and of B cost together.
+fn totals(of: &FlameDifference) -> (f64, f64) {
+    of.cycles_per_kbyte.unwrap_or((100.0, 100.0))
+}
+
+/// The cost of one sample of each side.
+fn costs(of: &FlameDifference) -> (f64, f64) {
+    let each = |stacks: &FoldedStacks, total: f64| {
+        let samples: u64 = stacks.stacks.iter().map(|folded| folded.count).sum();
+        total / samples.max(1) as f64
+    };
+    let (a, b) = totals(of);
+    (each(&of.a, a), each(&of.b, b))
+}
+
+/// All functions of both sides, the largest change of the functions themselves first. The first frame of a stack is
+/// the program, which is no function.
+pub(crate) fn changes(of: &FlameDifference) -> Vec<FunctionChange> {
+    let mut functions: BTreeMap<&str, FunctionChange> = BTreeMap::new();
+    let (in_a, in_b) = costs(of);
+    add_functions(&mut functions, &of.a, |cost, count| cost.0 += count * in_a);
+    add_functions(&mut functions, &of.b, |cost, count| cost.1 += count * in_b);
+    let mut all: Vec<FunctionChange> = functions.into_values().collect();
+    // Names in order where changes are the same.
+    all.sort_by(|a, b| b.change().abs().total_cmp(&a.change().abs()));
+    all
+}
+
+fn add_functions<'a>(
+    functions: &mut BTreeMap<&'a str, FunctionChange>,
+    stacks: &'a FoldedStacks,
+    add: impl Fn(&mut (f64, f64), f64),
+) {
+    for folded in &stacks.stacks {
+        let Some((_, frames)) = folded.stack.split_once(';') else { continue };
+        let mut of = |name: &'a str, pick: fn(&mut FunctionChange) -> &mut (f64, f64)| {
+            let new = || FunctionChange { name: name.to_owned(), ..FunctionChange::default() };
+            add(pick(functions.entry(name).or_insert_with(new)), folded.count as f64);
+        };
+        // A function that calls itself counts once.
+        for name in frames.split(';').collect::<BTreeSet<_>>() {
+            of(name, |change| &mut change.total);
+        }
+        if let Some(name) = frames.rsplit(';').next() {
+            of(name, |change| &mut change.own);
+        }
+    }
+}
+
 /// Writes the stacks as text: a line each, the stack, a blank, the count.
 ///
 /// # Errors
@@ -103,6 +179,7 @@ pub fn write(out: &mut dyn Write, title: &str, stacks: &FoldedStacks) -> io::Res
         tell: &|node| format!("{:.0} samples, {}", node.after, percent(node.after, all)),
         head: HEAD,
         narrowest: NARROWEST,
+        weight: Node::weight,
     };
     drawing.write(out, title, &subtitle, &root)
 }
@@ -120,6 +197,7 @@ pub fn write_frames(out: &mut dyn Write, stacks: &FoldedStacks) -> io::Result<()
         tell: &|node| format!("{:.0} samples, {}", node.after, percent(node.after, all)),
         head: 0.0,
         narrowest: NARROWEST_OF_PAGE,
+        weight: Node::weight,
     };
     let rows = drawing.depth(&root, root.weight());
     let height = rows as f64 * ROW;
@@ -129,6 +207,85 @@ pub fn write_frames(out: &mut dyn Write, stacks: &FoldedStacks) -> io::Result<()
         drawing.frame(out, "all", &root, place, rows)?;
     }
     writeln!(out, "</svg>")
+}
+
+/// The frames of B for a page, coloured by what their cost has changed by since A.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_difference_frames(out: &mut dyn Write, of: &FlameDifference) -> io::Result<()> {
+    let mut root = Node::default();
+    root.add(&of.a, |node, count| node.before += count);
+    root.add(&of.b, |node, count| node.after += count);
+    let (in_a, in_b) = costs(of);
+    root.scale(in_a, in_b);
+    let most = root.largest_change().max(root.change().abs()).max(f64::MIN_POSITIVE);
+    let unit = unit(of);
+    let shown = |value: f64| match unit {
+        Unit::CyclesPerKByte => cycles(value),
+        _ => format!("{value:.2}%"),
+    };
+    let drawing = Drawing {
+        colour: &|_, node, _| safe_colour(node.change() / most),
+        tell: &|node| {
+            let (change, sign) =
+                (node.change(), if node.change() < 0.0 { "\u{2212}" } else { "+" });
+            let change = match unit {
+                Unit::CyclesPerKByte => format!("{sign}{} cycles/KByte", cycles(change.abs())),
+                _ => format!("{sign}{:.2} points", change.abs()),
+            };
+            format!("A {}, B {}: {change}", shown(node.before), shown(node.after))
+        },
+        head: LEGEND,
+        narrowest: NARROWEST_OF_PAGE,
+        weight: |node| node.after,
+    };
+    let rows = drawing.depth(&root, root.after);
+    let height = LEGEND + rows as f64 * ROW;
+    writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">")?;
+    legend(out, most, unit)?;
+    if root.after > 0.0 {
+        let place = Place { begin: 0.0, width: 1.0, depth: 0 };
+        drawing.frame(out, "all", &root, place, rows)?;
+    }
+    writeln!(out, "</svg>")
+}
+
+/// What colours mean: a square for each of some changes, with the largest at both ends.
+fn legend(out: &mut dyn Write, most: f64, unit: Unit) -> io::Result<()> {
+    const STEPS: [f64; 7] = [-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0];
+    let shown = |change: f64| {
+        let value = match unit {
+            Unit::CyclesPerKByte => cycles(change.abs() * most),
+            _ => format!("{:.1}", change.abs() * most),
+        };
+        match change {
+            0.0 => "no change".to_owned(),
+            change if change < 0.0 => format!("\u{2212}{value}"),
+            _ => format!("+{value}"),
+        }
+    };
+    for (number, change) in STEPS.into_iter().enumerate() {
+        let x = MARGIN + 120.0 * number as f64;
+        writeln!(
+            out,
+            "<rect class=\"legend\" x=\"{x}\" y=\"2\" width=\"14\" height=\"14\" fill=\"{}\"/>\
+             <text class=\"legend\" x=\"{}\" y=\"14\">{}</text>",
+            safe_colour(change),
+            x + 20.0,
+            escape(&shown(change)),
+        )?;
+    }
+    let what = match unit {
+        Unit::CyclesPerKByte => "cycles/KByte, B \u{2212} A",
+        _ => "points of all samples, B \u{2212} A",
+    };
+    let x = MARGIN + 120.0 * STEPS.len() as f64;
+    writeln!(out, "<text class=\"legend\" x=\"{x}\" y=\"14\">{what}</text>")
+}
+
+fn cycles(value: f64) -> String {
+    if value < 99.95 { three_digits(value) } else { whole(value) }
 }
 
 /// What changed from one profile to another: red is more, blue is less.
@@ -167,6 +324,7 @@ pub fn write_difference(
         },
         head: HEAD,
         narrowest: NARROWEST,
+        weight: Node::weight,
     };
     drawing.write(out, title, &subtitle, &root)
 }
@@ -199,6 +357,16 @@ fn change_colour(change: f64) -> String {
     format!("hsl({hue},85%,{:.0}%)", 97.0 - 37.0 * strength)
 }
 
+/// -1 is blue, 0 grey, 1 orange, which people with any colour vision can tell apart.
+fn safe_colour(change: f64) -> String {
+    if change.abs() < 0.005 {
+        return "hsl(0,0%,90%)".to_owned();
+    }
+    let strength = change.abs().min(1.0).sqrt();
+    let hue = if change < 0.0 { 210 } else { 30 };
+    format!("hsl({hue},90%,{:.0}%)", 95.0 - 37.0 * strength)
+}
+
 /// How the frames of a tree look.
 struct Drawing<'a> {
     colour: &'a dyn Fn(&str, &Node, usize) -> String,
@@ -207,6 +375,8 @@ struct Drawing<'a> {
     head: f64,
     /// Frames that are narrower are left out.
     narrowest: f64,
+    /// What frames are as wide as.
+    weight: fn(&Node) -> f64,
 }
 
 /// Where a frame is: shares of the width, and rows from the bottom.
@@ -284,7 +454,7 @@ impl Drawing<'_> {
         )?;
         let mut begin = begin;
         for (name, child) in &node.children {
-            let width = width * child.weight() / node.weight();
+            let width = width * (self.weight)(child) / (self.weight)(node);
             if width * inner >= self.narrowest {
                 let place = Place { begin, width, depth: depth + 1 };
                 self.frame(out, name, child, place, rows)?;
@@ -296,7 +466,8 @@ impl Drawing<'_> {
 
     /// Rows that are drawn.
     fn depth(&self, node: &Node, all: f64) -> usize {
-        let drawn = |child: &&Node| child.weight() / all * (WIDTH - 2.0 * MARGIN) >= self.narrowest;
+        let drawn =
+            |child: &&Node| (self.weight)(child) / all * (WIDTH - 2.0 * MARGIN) >= self.narrowest;
         let below = node.children.values().filter(drawn).map(|child| self.depth(child, all));
         1 + below.max().unwrap_or(0)
     }

@@ -6,6 +6,7 @@
 )]
 
 mod fixtures;
+mod pages;
 #[path = "fixtures/study.rs"]
 mod study;
 

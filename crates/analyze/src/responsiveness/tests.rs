@@ -34,6 +34,7 @@ fn row(group: u32, kind: &str, bytes: u64, milliseconds: Option<f64>) -> FlowopR
         failed: 0,
         timeouts: 0,
         latency_us: milliseconds.map(latency),
+        latency_histogram: None,
     }
 }
 

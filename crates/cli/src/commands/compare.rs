@@ -3,18 +3,21 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use wirecost_analyze::compare::{self, Options, Subject};
+use wirecost_analyze::compare::{self, Hosts, Options, Subject};
 use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::comparison::Comparison;
+use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_report::documents::comparison;
+use wirecost_report::documents::page::{self, Redaction, SavedRuns, Side};
 
 use super::output::Format;
+use super::report::{HtmlFile, PageOptions};
 use super::run::{ConflictOptions, HostOptions};
 use super::study::{Compared, compare_runs, parse_axis};
 use crate::Failure;
-use crate::records::{self, Records};
+use crate::records::{self, Records, Source};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -65,6 +68,13 @@ pub(crate) struct Compare {
     /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
     format: Format,
+
+    /// Write a page with charts that opens offline to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 /// How `--run` runs.
@@ -142,9 +152,13 @@ impl Compare {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let options = Options { threshold: self.threshold, metrics: self.metrics.clone() };
         let format = self.format;
+        let file = HtmlFile::wanted(self.html.as_deref(), self.page)?;
+        let is_saved = self.run.is_none() || self.runs.out.is_some();
+        let mut sources = None;
         // What was named, until it is known what that is.
         let [mut a, mut b] = self.names().map(|name| Subject { name, ..Subject::default() });
         let compared = self.sides().and_then(|(sides, status)| {
+            sources = Some(sides.each_ref().map(|records| records.source.clone()));
             [a, b] = sides.map(subject);
             let compared = compare::compare(&a, &b, &options, VERSION);
             compared.map(|comparison| of_runs(comparison, status)).map_err(|error| {
@@ -161,6 +175,10 @@ impl Compare {
         };
         if compared.is_ok() || format == Format::Json {
             format.write(&comparison, comparison::report)?;
+        }
+        if let (Some(file), Some(sources), true) = (file, sources, compared.is_ok()) {
+            let sources = sources.map(|source| Saved { source, is_saved });
+            write_page(&file, &comparison, [&a, &b], &sources)?;
         }
         compared.map(|comparison| comparison.status)
     }
@@ -196,6 +214,50 @@ impl Compare {
             (None, b) => Ok(([a, records::read(&b.unwrap_or_default())?], Status::Ok)),
         }
     }
+}
+
+/// The runs of a side, of which records may be gone with the directory of the command.
+#[derive(Debug)]
+struct Saved {
+    source: Source,
+    is_saved: bool,
+}
+
+impl SavedRuns for Saved {
+    fn record(&self, run: &str) -> Option<String> {
+        self.source.record(run).filter(|_| self.is_saved)
+    }
+
+    fn with_stacks(&self, run: &str) -> Option<Run> {
+        self.source.with_stacks(run)
+    }
+}
+
+fn write_page(
+    file: &HtmlFile,
+    comparison: &Comparison,
+    subjects: [&Subject; 2],
+    sources: &[Saved; 2],
+) -> Result<(), Failure> {
+    let nothing = Hosts::new();
+    let [a, b] = [0, 1].map(|place| Side {
+        measured: &subjects[place].measured,
+        hosts: subjects[place].hosts.first().unwrap_or(&nothing),
+        records: &sources[place],
+    });
+    let document = page::comparison(comparison, [a, b]);
+    let points = subjects.iter().flat_map(|subject| &subject.measured.points);
+    let runs = points.flat_map(|point| point.runs.iter().chain(&point.failed));
+    let mut names = Redaction::of(runs, &nothing, Vec::new());
+    for environments in subjects.iter().flat_map(|subject| &subject.hosts) {
+        names.add_environments(environments);
+    }
+    for (saved, side) in sources.iter().zip([&comparison.a, &comparison.b]) {
+        let (Source::Study(path) | Source::Single(path)) = &saved.source;
+        names.add_source(&path.display().to_string());
+        names.add_label(&side.name);
+    }
+    file.write(document, &names)
 }
 
 /// A comparison of runs that were made for it. Where some of them do not count it is not a whole one.

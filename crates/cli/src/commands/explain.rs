@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use wirecost_analyze::compare::Hosts;
 use wirecost_analyze::cost_model::{self, FittedModel, Options};
 use wirecost_analyze::measured::Measurements;
 use wirecost_model::cost::CostModel;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
 use wirecost_report::documents::cost_model as report;
+use wirecost_report::documents::page::{self, Redaction};
 
 use super::output::Format;
+use super::report::{HtmlFile, PageOptions};
 use crate::Failure;
 use crate::profile::parse_variable;
-use crate::records;
+use crate::records::{self, Records};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -30,6 +33,13 @@ pub(crate) struct Explain {
     /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
     format: Format,
+
+    /// Write a page with charts that opens offline to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 /// The study, and the points of it that are explained.
@@ -49,9 +59,33 @@ pub(super) struct StudySelection {
     host: Option<String>,
 }
 
+/// What a model was made of.
+struct Explained {
+    measured: Measurements,
+    /// Of each run.
+    hosts: Vec<Hosts>,
+    source: records::Source,
+}
+
 impl Explain {
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        self.of.write(self.format, self.of.explain(), report::explanation)
+        let file = HtmlFile::wanted(self.html.as_deref(), self.page)?;
+        let read = self.of.read();
+        let (explained, records) = match read {
+            Ok((fitted, records)) => (Ok(fitted), Some(records)),
+            Err(failure) => (Err(failure), None),
+        };
+        let page = match (&explained, file, records) {
+            (Ok(fitted), Some(file), Some(records)) => {
+                Some((fitted.document.clone(), file, records))
+            }
+            _ => None,
+        };
+        let status = self.of.write(self.format, explained, report::explanation)?;
+        if let Some((model, file, records)) = page {
+            write_page(&file, &model, records)?;
+        }
+        Ok(status)
     }
 }
 
@@ -67,10 +101,15 @@ impl StudySelection {
     }
 
     pub(super) fn explain(&self) -> Result<FittedModel, Failure> {
+        self.read().map(|(fitted, _)| fitted)
+    }
+
+    fn read(&self) -> Result<(FittedModel, Explained), Failure> {
         let records = records::read(&self.study)?;
-        let measured = Measurements::of(records.runs);
-        cost_model::explain(&records.name, &measured, &self.options(), VERSION)
-            .map_err(Failure::usage)
+        let Records { name, runs, hosts, source, .. } = records;
+        let measured = Measurements::of(runs);
+        let fitted = cost_model::explain(&name, &measured, &self.options(), VERSION);
+        Ok((fitted.map_err(Failure::usage)?, Explained { measured, hosts, source }))
     }
 
     /// Writes the model, or the document of a refusal if JSON was requested.
@@ -97,6 +136,17 @@ impl StudySelection {
             }
         }
     }
+}
+
+fn write_page(file: &HtmlFile, model: &CostModel, of: Explained) -> Result<(), Failure> {
+    let Explained { measured, hosts, source } = of;
+    let nothing = Hosts::new();
+    let document = page::cost_model(model, &measured, hosts.first().unwrap_or(&nothing), &source);
+    let runs = measured.points.iter().flat_map(|point| point.runs.iter().chain(&point.failed));
+    let mut names = Redaction::of(runs, &nothing, [model.name.clone()]);
+    hosts.iter().for_each(|environments| names.add_environments(environments));
+    names.add_label(&model.name);
+    file.write(document, &names)
 }
 
 /// Writes the document of a cost model with an invalid command line.

@@ -118,9 +118,15 @@ fn the_page_of_a_study_is_drawn_and_fits_a_phone() {
     let (_folder, page) = study();
     let text = fs::read_to_string(&page).unwrap();
     loads_nothing(&text);
-    for part in
-        ["Throughput by size", "Hosts, and how they differ", "Method", "Findings", "0002-02"]
-    {
+    for part in [
+        "Throughput by size",
+        "Latency by percentile",
+        "How often transactions took how long",
+        "Hosts, and how they differ",
+        "Method",
+        "Findings",
+        "0002-02",
+    ] {
         assert!(text.contains(part), "no {part}");
     }
     // Both points, and each of the four runs in every chart of curves.
@@ -148,6 +154,7 @@ fn the_page_of_a_run_draws_its_series() {
     assert!(
         text.contains("Throughput over time") && text.contains("waits for a CPU were not timed")
     );
+    assert!(text.contains("Latency by percentile") && text.contains("Histogram of latency"));
     let Some(shown) = Shown::of(Path::new(&page), test) else { return };
     shown.is_all_drawn();
     assert!(shown.dom.contains("<canvas"), "no series is drawn");
@@ -181,6 +188,104 @@ fn frames_of_a_flame_graph_have_their_colours() {
     let Some(colours) = in_a_phone(&page, colours, test) else { return };
     // Kernel, user space and processes, in shades.
     assert!(colours.parse::<u32>().unwrap() > 2, "{colours} colours");
+}
+
+#[test]
+fn the_page_of_a_comparison_is_drawn_and_fits_a_phone() {
+    let test = "the_page_of_a_comparison_is_drawn_and_fits_a_phone";
+    let (folder, _) = study();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (study, page) = (path("study"), path("comparison.html"));
+    let compare = ["compare", &study, "--by", "size=64,16k", "--html", &page];
+    let finished = wirecost(&compare);
+    // Messages of 16 KiB take longer, and move more.
+    assert!([0, 1].contains(&finished.code), "{}", finished.stderr);
+    assert!(finished.stdout.contains("Verdict"), "{}", finished.stdout);
+    let text = fs::read_to_string(&page).unwrap();
+    loads_nothing(&text);
+    for part in ["B over A: ratios with their intervals", "higher is better", "Other differences"] {
+        assert!(text.contains(part), "no {part}");
+    }
+    // Two runs of a busy machine may differ by more than their sides do.
+    let told = ["B differs from A at 1 of 1 point", "No significant difference of B from A"];
+    assert!(told.iter().any(|sentence| text.contains(sentence)), "no headline");
+    assert!(text.contains("Differential flame graph: "), "no reason why there is none");
+    for run in ["A_200001-01", "B_200002-02"] {
+        assert!(text.contains(&format!("id=\"run-{run}\"")), "{run} is in no list");
+    }
+    let refused = wirecost(&compare);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    let redacted = [compare.as_slice(), &["--force", "--redact"]].concat();
+    assert!([0, 1].contains(&wirecost(&redacted).code));
+    let text = fs::read_to_string(&page).unwrap();
+    for hidden in ["127.0.0.1", folder.path().to_str().unwrap()] {
+        assert!(!text.contains(hidden), "{hidden}");
+    }
+    assert!(text.contains("path-1/runs/0001-01"));
+    let refused = wirecost(&["compare", &study, &study, "--redact"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("--html"), "{}", refused.stderr);
+    let Some(shown) = Shown::of(Path::new(&page), test) else { return };
+    shown.is_all_drawn();
+    assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
+}
+
+#[test]
+fn the_functions_of_two_runs_are_compared_in_colours() {
+    let test = "the_functions_of_two_runs_are_compared_in_colours";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (a, b, page) = (path("a"), path("b"), path("comparison.html"));
+    for (record, size) in [(&a, "size=64"), (&b, "size=16k")] {
+        let run = ["run", "@stream", "--duration", "1s", "--observe", "functions", "--quiet"];
+        let finished = wirecost(&[run.as_slice(), &["--var", size, "--out", record]].concat());
+        assert_eq!(finished.code, 0, "{}", finished.stderr);
+    }
+    let finished = wirecost(&["compare", &a, &b, "--html", &page]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let text = fs::read_to_string(&page).unwrap();
+    loads_nothing(&text);
+    if !text.contains("class=\"frame\"") {
+        assert!(text.contains("has no sampled functions"), "no reason why there is no graph");
+        return skip(test, "no functions can be sampled here");
+    }
+    assert!(text.contains("Nothing was tested"), "two runs alone were tested");
+    assert!(
+        text.contains("What changed in the functions")
+            && text.contains("cycles/KByte, B \u{2212} A")
+    );
+    let Some(shown) = Shown::of(Path::new(&page), test) else { return };
+    shown.is_all_drawn();
+    assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
+    let colours = "new Set([...page.querySelectorAll('.frame rect')].map(of => \
+        page.ownerDocument.defaultView.getComputedStyle(of).fill.replaceAll(' ', ''))).size";
+    let Some(colours) = in_a_phone(Path::new(&page), colours, test) else { return };
+    assert!(colours.parse::<u32>().unwrap() > 2, "{colours} colours");
+}
+
+#[test]
+fn the_page_of_a_cost_model_is_drawn_and_fits_a_phone() {
+    let test = "the_page_of_a_cost_model_is_drawn_and_fits_a_phone";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let wide = STUDY.replace("[\"64\", \"16k\"]", "[\"64\", \"1k\", \"4k\", \"16k\", \"64k\"]");
+    fs::write(path("sizes.toml"), wide).unwrap();
+    let (file, out, page) = (path("sizes.toml"), path("study"), path("costs.html"));
+    let finished = wirecost(&["study", "run", &file, "--out", &out, "--quiet"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let finished = wirecost(&["explain", &out, "--html", &page]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let text = fs::read_to_string(&page).unwrap();
+    loads_nothing(&text);
+    for part in ["all busy cycles go to: ", "Costs as shares of all cycles", "Errors of the model"]
+    {
+        assert!(text.contains(part), "no {part}");
+    }
+    assert!(text.contains("by size, measured and modelled") && text.contains("id=\"run-0005-02\""));
+    let Some(shown) = Shown::of(Path::new(&page), test) else { return };
+    shown.is_all_drawn();
+    assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
 }
 
 #[test]

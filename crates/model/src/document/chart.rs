@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Unit;
+use crate::comparison::Verdict;
+use crate::metric::{Better, Unit};
 
 /// Series over a common axis. Every output has its figures as a table; only pages draw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +38,9 @@ pub enum ChartKind {
     Histogram,
     /// A grid of two axes whose cells have colours: each series is a row, named by its value.
     HeatMap,
+    /// Forest plot: a row with an interval for each name of the x axis, grouped by series. Ratios are drawn beside a
+    /// line at 1, all else beside a line at 0.
+    Forest,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,6 +68,9 @@ pub enum AxisScale {
     Logarithmic,
     /// Of things that have no order: those with labels, at 0, 1, 2...
     Names,
+    /// Of percentiles close to 100: each decade of what is left of 100 has the same width, as in plots of
+    /// HdrHistogram. All are less than 100.
+    Tail,
 }
 
 impl Axis {
@@ -92,13 +99,32 @@ impl Axis {
         Self { scale: AxisScale::Logarithmic, ..self }
     }
 
+    /// Of percentiles up to those close to 100.
+    #[must_use]
+    pub fn percentiles() -> Self {
+        Self { scale: AxisScale::Tail, ..Self::new("percentile", Unit::Percent) }
+    }
+
     /// A value as a person reads it: its name, or the number with its unit.
     #[must_use]
     pub fn show(&self, value: f64) -> String {
         match self.labels.iter().find(|label| label.at == value) {
             Some(label) => label.text.clone(),
+            None if self.scale == AxisScale::Tail => percentile(value),
             None => super::show(self.unit, value),
         }
+    }
+}
+
+/// `99.9`, with the digits that tell it from 100.
+fn percentile(value: f64) -> String {
+    // What is left of 100 has two significant digits: 99.9, 99.95, 99.998.
+    let left = (100.0 - value).max(1e-9);
+    let digits = (1.0 - left.log10().floor()).clamp(0.0, 9.0) as usize;
+    let text = format!("{value:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
     }
 }
 
@@ -113,6 +139,10 @@ pub struct Series {
     pub intervals: Vec<Option<(f64, f64)>>,
     /// The runs that the samples are means of.
     pub runs: Vec<RunSample>,
+    /// Of a forest plot: which direction is better; null where that is not known.
+    pub better: Option<Better>,
+    /// Of a forest plot: what each sample says of B, in their order; empty where nothing is compared.
+    pub verdicts: Vec<Verdict>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -122,6 +152,8 @@ pub enum SeriesRole {
     Measured,
     /// A law that was fitted to what was measured.
     Fit,
+    /// Of all samples of the series before it together.
+    Summary,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

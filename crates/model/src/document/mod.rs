@@ -146,6 +146,7 @@ pub enum Block {
     /// What the runs of a study show.
     Finding(Finding),
     Flame(Flame),
+    FlameDifference(FlameDifference),
     Runs(RunList),
 }
 
@@ -154,6 +155,18 @@ pub enum Block {
 pub struct Flame {
     pub title: String,
     pub stacks: FoldedStacks,
+}
+
+/// What changed between the sampled stacks of two sides, which pages draw as a flame graph of B, coloured by the
+/// change since A.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlameDifference {
+    pub title: String,
+    pub a: FoldedStacks,
+    pub b: FoldedStacks,
+    /// What all samples of A and all of B cost, cycles/KByte: frames are compared by their part of it. Null where that
+    /// is not known of both: frames are then compared by their shares of all samples.
+    pub cycles_per_kbyte: Option<(f64, f64)>,
 }
 
 /// A figure that stands alone.

@@ -1,8 +1,8 @@
 //! All texts of a document that come from hosts, files or people.
 
 use super::{
-    Axis, Block, Cell, Chart, Column, Document, Figure, Finding, Message, Replay, RunList, Section,
-    Table,
+    Axis, Block, Cell, Chart, Column, Document, Figure, Finding, FlameDifference, Message, Replay,
+    RunList, Section, Table,
 };
 use crate::study::Value;
 
@@ -59,6 +59,11 @@ impl Section {
                 Block::Flame(flame) => {
                     change(&mut flame.title);
                     flame.stacks.stacks.iter_mut().for_each(|stack| change(&mut stack.stack));
+                }
+                Block::FlameDifference(FlameDifference { title, a, b, cycles_per_kbyte: _ }) => {
+                    change(title);
+                    let stacks = a.stacks.iter_mut().chain(&mut b.stacks);
+                    stacks.for_each(|folded| change(&mut folded.stack));
                 }
                 Block::Runs(list) => of_runs(list, change),
             }

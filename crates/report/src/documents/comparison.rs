@@ -23,7 +23,7 @@ pub fn report(comparison: &Comparison) -> Document {
 }
 
 fn surroundings(comparison: &Comparison) -> Section {
-    let mut section = Section::new("Other differences");
+    let mut section = Section::named("differences", "Other differences");
     for (letter, side) in [("A", &comparison.a), ("B", &comparison.b)] {
         section.text(format!("{letter}: {}.", described(side)));
     }
@@ -151,16 +151,18 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
             Some(interval) => Cell::text(shown_interval(interval)),
             None => Cell::Missing(reason()),
         });
-        row.push(Cell::text(word(figure.verdict)));
+        row.push(Cell::text(figure.verdict.word()));
         row.push(figure.detectable_change.map_or_else(|| Cell::Missing(reason()), change_cell));
         row
     });
-    Table { rows: rows.collect(), columns, common, ..Table::default() }
+    // As lists of runs name them.
+    let points = comparison.points.iter().map(|compared| compared.point.to_string()).collect();
+    Table { rows: rows.collect(), columns, common, points, ..Table::default() }
 }
 
 /// Axes with the same value at all points, of which rows then say nothing. A single point has all that
 /// it is in its row.
-fn common(comparison: &Comparison) -> Vec<Value> {
+pub(crate) fn common(comparison: &Comparison) -> Vec<Value> {
     let points = || comparison.points.iter().map(|compared| &compared.point);
     let Some(first) = points().next().filter(|_| comparison.points.len() > 1) else {
         return Vec::new();
@@ -170,7 +172,7 @@ fn common(comparison: &Comparison) -> Vec<Value> {
 }
 
 /// Axes of the points, in the order of the first that has them.
-fn axes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<&'a str> {
+pub(crate) fn axes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<&'a str> {
     let mut axes: Vec<&str> = Vec::new();
     for axis in points.flat_map(|point| &point.axes) {
         if !axes.contains(&axis.name.as_str()) {
@@ -180,21 +182,21 @@ fn axes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<&'a str> {
     axes
 }
 
-fn shown_ratio(ratio: f64) -> String {
+pub(crate) fn shown_ratio(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.3}") } else { units::three_digits(ratio) }
 }
 
 /// Ends so far away say no more than that nothing is known.
 const FAR: f64 = 1000.0;
 
-fn shown_interval((low, high): (f64, f64)) -> String {
+pub(crate) fn shown_interval((low, high): (f64, f64)) -> String {
     let low = if low < 1.0 / FAR { format!("< {}", 1.0 / FAR) } else { shown_ratio(low) };
     let high = if high > FAR { format!("> {FAR}") } else { shown_ratio(high) };
     format!("{low} to {high}")
 }
 
 /// A relative change that would be detected.
-fn change_cell(change: f64) -> Cell {
+pub(crate) fn change_cell(change: f64) -> Cell {
     let text = match change {
         // A change so large says no more than that nothing can be detected.
         change if change > 100.0 => "over 100x".to_owned(),
@@ -209,7 +211,7 @@ fn overall(comparison: &Comparison) -> Option<Section> {
     if comparison.overall.is_empty() {
         return None;
     }
-    let mut section = Section::new("Over all points");
+    let mut section = Section::named("overall", "Over all points");
     let mut columns = vec![Column::text("figure")];
     columns.extend(["points", "B/A"].map(Column::number));
     columns.extend(["interval", "B is"].map(Column::text));
@@ -223,7 +225,7 @@ fn overall(comparison: &Comparison) -> Option<Section> {
             Cell::number(Unit::Count, figure.points as f64),
             number(figure.ratio, shown_ratio(figure.ratio)),
             Cell::text(shown_interval(figure.interval)),
-            Cell::text(word(figure.verdict)),
+            Cell::text(figure.verdict.word()),
             number(figure.p_value_corrected, shown_p(figure.p_value_corrected)),
         ]);
     }
@@ -241,7 +243,7 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     if comparison.sensitivity.is_empty() {
         return None;
     }
-    let mut section = Section::new("Sensitivity");
+    let mut section = Section::named("sensitivity", "Sensitivity");
     let mut columns = vec![Column::text("figure")];
     columns.extend(
         ["least noisy", "noisiest", "overall", "runs (each)", "runs (all)"].map(Column::number),
@@ -270,18 +272,8 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     Some(section)
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Worse => "worse",
-        Verdict::Better => "better",
-        Verdict::Different => "different",
-        Verdict::Same => "not significant",
-        Verdict::Unknown => "not tested",
-    }
-}
-
 fn verdict(comparison: &Comparison) -> Section {
-    let mut section = Section::new("Verdict");
+    let mut section = Section::named("verdict", "Verdict");
     for (letter, points) in [("A", &comparison.only_in_a), ("B", &comparison.only_in_b)] {
         if !points.is_empty() {
             let names: Vec<String> = points.iter().map(Point::to_string).collect();
@@ -320,7 +312,7 @@ fn verdict(comparison: &Comparison) -> Section {
             section.text(format!(
                 "Over all points, {} of B is {} ({:+.1}%, adjusted p {}).",
                 titled(&figure.metric),
-                word(figure.verdict),
+                figure.verdict.word(),
                 100.0 * (figure.ratio - 1.0),
                 shown_p(figure.p_value_corrected)
             ));
@@ -352,7 +344,7 @@ fn verdict(comparison: &Comparison) -> Section {
 }
 
 /// How far the figure went, up or down alike.
-fn change(figure: &ComparedFigure) -> f64 {
+pub(crate) fn change(figure: &ComparedFigure) -> f64 {
     figure.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs())
 }
 

@@ -125,7 +125,9 @@ fn points(model: &CostModel) -> Section {
     });
     columns.extend(names.map(Column::number));
     let rows = model.points.iter().map(|point| row(point, &axes)).collect();
-    section.table(Table { columns, rows, ..Table::default() });
+    // As lists of runs name them.
+    let points = model.points.iter().map(|point| point.point.to_string()).collect();
+    section.table(Table { columns, rows, points, ..Table::default() });
     section.text(
         "model: over- (+) or underestimate (-) of the model of all points; held out: of a model of the \
          other points.",

@@ -118,6 +118,7 @@ fn tables(document: &Document) -> Vec<(&Section, Cow<'_, Table>)> {
                 Block::Chart(chart) => Cow::Owned(of_chart(chart)),
                 Block::Finding(finding) => Cow::Owned(of_finding(finding)),
                 Block::Flame(flame) => Cow::Owned(summary::of_flame(flame)),
+                Block::FlameDifference(of) => Cow::Owned(summary::of_difference(of)),
                 Block::Runs(list) => Cow::Owned(summary::of_runs(list)),
                 Block::Text(_) | Block::Note(_) | Block::Message(_) => return None,
             };

@@ -42,6 +42,7 @@ fn section(out: &mut dyn Write, section: &Section) -> io::Result<()> {
             Block::Figures(figures) => self::figures(out, figures, &mut notes)?,
             Block::Chart(chart) => table(out, &summary::of(chart), &mut notes)?,
             Block::Flame(flame) => table(out, &summary::of_flame(flame), &mut notes)?,
+            Block::FlameDifference(of) => table(out, &summary::of_difference(of), &mut notes)?,
             Block::Runs(list) => table(out, &summary::of_runs(list), &mut notes)?,
             Block::Note(text) => writeln!(out, "_{}_", escape(text))?,
             Block::Message(message) => self::message(out, message)?,

@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use wirecost_model::document::{
-    Cell, Chart, ChartKind, Column, Flame, Number, Parts, RunList, Series, Table, show,
+    AxisScale, Cell, Chart, ChartKind, Column, Flame, FlameDifference, Number, Parts, RunList,
+    Series, Table, show,
 };
 use wirecost_model::metric::Unit;
+use wirecost_model::units;
+
+use crate::flame::{self, FunctionChange};
 
 /// Values of a line that are shown.
 const SHOWN: usize = 8;
@@ -16,6 +20,7 @@ const FUNCTIONS: usize = 10;
 pub(super) fn of(chart: &Chart) -> Table {
     let mut table = match chart.kind {
         ChartKind::Lines => extremes(chart),
+        ChartKind::Forest => by_row(chart),
         _ => by_place(chart),
     };
     table.title.clone_from(&chart.title);
@@ -60,6 +65,9 @@ fn by_place(chart: &Chart) -> Table {
     let mut places: Vec<f64> = samples.map(|sample| sample.x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
+    if chart.x.scale == AxisScale::Tail {
+        places.retain(|place| is_known_percentile(chart, *place));
+    }
     let one = match chart.series.as_slice() {
         [one] if one.name.is_empty() => Some(chart.y.title.as_str()),
         _ => None,
@@ -76,12 +84,44 @@ fn by_place(chart: &Chart) -> Table {
     table
 }
 
+/// The median, percentiles of nines only, and the last of each curve.
+fn is_known_percentile(chart: &Chart, place: f64) -> bool {
+    let nines = -(1.0 - place / 100.0).log10();
+    let is_last = |series: &Series| series.samples.last().is_some_and(|last| last.x == place);
+    place == 50.0 || (nines - nines.round()).abs() < 1e-6 || chart.series.iter().any(is_last)
+}
+
 fn at(chart: &Chart, series: &Series, place: f64) -> Cell {
     let Some(number) = series.samples.iter().position(|sample| sample.x == place) else {
         return Cell::empty();
     };
     let interval = series.intervals.get(number).copied().flatten();
     Cell::Number(Number::estimate(chart.y.unit, series.samples[number].y, interval))
+}
+
+/// A row for each sample of a forest plot, with the ends of its interval.
+fn by_row(chart: &Chart) -> Table {
+    let mut columns = vec![Column::text(""), Column::text(&chart.x.title)];
+    columns.push(Column::number(&chart.y.title));
+    columns.push(Column::text("interval"));
+    let is_judged = chart.series.iter().any(|series| !series.verdicts.is_empty());
+    columns.extend(is_judged.then(|| Column::text("B is")));
+    let mut table = Table::new(columns);
+    for series in &chart.series {
+        for (number, sample) in series.samples.iter().enumerate() {
+            let interval = series.intervals.get(number).copied().flatten();
+            let between = |(low, high)| format!("{} to {}", chart.y.show(low), chart.y.show(high));
+            let mut row = vec![
+                Cell::text(series.name.as_str()),
+                Cell::text(chart.x.show(sample.x)),
+                Cell::number(chart.y.unit, sample.y),
+                Cell::or_dash(interval, |interval| Cell::text(between(interval))),
+            ];
+            row.extend(series.verdicts.get(number).map(|verdict| Cell::text(verdict.word())));
+            table.row(row);
+        }
+    }
+    table
 }
 
 /// The functions that most samples were in.
@@ -100,9 +140,60 @@ pub(super) fn of_flame(flame: &Flame) -> Table {
     for (name, samples) in functions.into_iter().take(FUNCTIONS) {
         let share = 100.0 * samples as f64 / all.max(1) as f64;
         table.row(vec![
-            Cell::text(name.trim_end_matches("_[k]")),
+            Cell::text(name.trim_end_matches(flame::KERNEL)),
             Cell::count(samples),
             Cell::number(Unit::Percent, share),
+        ]);
+    }
+    table
+}
+
+/// The functions whose own cost has grown and fallen the most, the largest changes first.
+pub(super) fn of_difference(of: &FlameDifference) -> Table {
+    let unit = flame::unit(of);
+    let mut columns = vec![Column::text("function")];
+    columns.extend(
+        ["self A", "self B", "change", "with callees A", "B", "total change"].map(Column::number),
+    );
+    columns.push(Column::text(""));
+    let mut table = Table::new(columns);
+    table.title.clone_from(&of.title);
+    let all = flame::changes(of);
+    let (mut gains, mut losses) = (0, 0);
+    for function in &all {
+        let side = match function.change() {
+            change if change > 0.0 => &mut gains,
+            change if change < 0.0 => &mut losses,
+            _ => continue,
+        };
+        *side += 1;
+        if *side > FUNCTIONS {
+            continue;
+        }
+        let cell = |value| Cell::number(unit, value);
+        let change = |(a, b): (f64, f64)| {
+            let text = match unit {
+                Unit::Percent => format!("{:+.2}", b - a),
+                _ if b < a => format!("-{}", units::cycles(a - b)),
+                _ => format!("+{}", units::cycles(b - a)),
+            };
+            Cell::written(unit, b - a, text)
+        };
+        let FunctionChange { name, own, total } = function;
+        let note = match (total.0 > 0.0, total.1 > 0.0) {
+            (true, false) => "only in A",
+            (false, true) => "only in B",
+            _ => "",
+        };
+        table.row(vec![
+            Cell::text(name.trim_end_matches(flame::KERNEL)),
+            cell(own.0),
+            cell(own.1),
+            change(*own),
+            cell(total.0),
+            cell(total.1),
+            change(*total),
+            Cell::text(note),
         ]);
     }
     table

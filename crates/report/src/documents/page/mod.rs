@@ -4,6 +4,8 @@
 //! why. Details are folded. A chart whose figures a record lacks is left out, and the page says why.
 
 mod charts;
+mod comparison;
+mod cost_model;
 mod hosts;
 mod method;
 mod redact;
@@ -15,6 +17,8 @@ use wirecost_analyze::compare::Hosts;
 use wirecost_model::document::Section;
 
 pub use charts::points::run_name;
+pub use comparison::{SavedRuns, Side, comparison};
+pub use cost_model::cost_model;
 pub use redact::{Redaction, redact};
 pub use run::run;
 pub use study::{Study, study};

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 use wirecost_analyze::compare::Hosts;
-use wirecost_model::document::{Block, Document};
+use wirecost_model::document::{Block, Cell, Document};
 use wirecost_model::run::Run;
 
 /// Words that wirecost itself uses of hosts and devices; they tell nothing.
@@ -21,6 +21,8 @@ pub struct Redaction {
     paths: Vec<String>,
     /// Of records: titles of documents, and beginnings of the paths of runs.
     sources: Vec<String>,
+    /// Of records, as the command line names them: parts of the title, and figures.
+    labels: Vec<String>,
 }
 
 impl Redaction {
@@ -32,10 +34,8 @@ impl Redaction {
         environments: &Hosts,
         sources: impl IntoIterator<Item = String>,
     ) -> Self {
-        let mut names = Self { sources: sources.into_iter().collect(), ..Self::default() };
-        // One without a slash may be any word of the page.
-        let paths = names.sources.iter().filter(|path| is_path(path));
-        names.paths = paths.cloned().collect();
+        let mut names = Self::default();
+        sources.into_iter().for_each(|source| names.add_source(&source));
         for run in runs {
             for host in &run.hosts {
                 names.add_host(&host.name);
@@ -57,16 +57,42 @@ impl Redaction {
                 );
             }
         }
+        names.add_environments(environments);
+        names
+    }
+
+    /// Names of hosts and devices in the environments of a record.
+    pub fn add_environments(&mut self, environments: &Hosts) {
         for (name, environment) in environments {
-            names.add_host(name);
-            names.devices.extend(environment.devices.iter().flatten().map(|of| of.name.clone()));
+            self.add_host(name);
+            self.devices.extend(environment.devices.iter().flatten().map(|of| of.name.clone()));
         }
-        for names in [&mut names.hosts, &mut names.devices, &mut names.paths] {
+        self.tidy();
+    }
+
+    /// A record or a study, by its path.
+    pub fn add_source(&mut self, path: &str) {
+        if is_path(path) {
+            self.paths.push(path.to_owned());
+        }
+        self.sources.push(path.to_owned());
+        self.tidy();
+    }
+
+    /// What a title and figures call a record. Of other texts it may be any word.
+    pub fn add_label(&mut self, name: &str) {
+        // A value of an axis is no name of a file.
+        if self.sources.iter().any(|source| source == name) {
+            self.labels.push(name.to_owned());
+        }
+    }
+
+    fn tidy(&mut self) {
+        for names in [&mut self.hosts, &mut self.devices, &mut self.paths, &mut self.sources] {
             names.retain(|name| !name.is_empty() && !OWN.contains(&name.as_str()));
             names.sort();
             names.dedup();
         }
-        names
     }
 
     /// Of a host with a domain its first part too.
@@ -86,6 +112,7 @@ fn is_path(text: &str) -> bool {
 pub fn redact(document: &mut Document, names: &Redaction) {
     let mut pseudonyms = Pseudonyms::default();
     replace_sources(document, names, &mut pseudonyms);
+    replace_labels(document, names, &mut pseudonyms);
     // Paths first: a path may hold the name of a host.
     let kinds = [("path", &names.paths), ("host", &names.hosts), ("device", &names.devices)];
     let mut known: Vec<(&'static str, String, String)> = kinds
@@ -122,6 +149,24 @@ fn replace_sources(document: &mut Document, names: &Redaction, pseudonyms: &mut 
             let rest = record.strip_prefix(source.as_str());
             if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
                 *record = format!("{}{rest}", pseudonyms.of("path", source));
+            }
+        }
+    }
+}
+
+/// Replaces records where a comparison or a model names them: in its title, and as figures.
+fn replace_labels(document: &mut Document, names: &Redaction, pseudonyms: &mut Pseudonyms) {
+    // The longest first: one may be a part of another.
+    let mut labels: Vec<&String> = names.labels.iter().collect();
+    labels.sort_by_key(|label| std::cmp::Reverse(label.len()));
+    for label in labels {
+        let pseudonym = pseudonyms.of("path", label);
+        replace_word(&mut document.title, label, &pseudonym, &['_', '-', '/', '.']);
+        let blocks = document.sections.iter_mut().flat_map(|section| &mut section.blocks);
+        for block in blocks {
+            let Block::Figures(figures) = block else { continue };
+            for figure in figures.iter_mut().filter(|figure| figure.value.shown() == label) {
+                figure.value = Cell::text(&pseudonym);
             }
         }
     }
@@ -240,6 +285,7 @@ mod tests {
             devices: vec!["eth0".to_owned(), "eth0.5".to_owned()],
             paths: vec!["studies/secret".to_owned()],
             sources: vec!["studies/secret".to_owned()],
+            labels: Vec::new(),
         };
         let mut section = Section::new("On db7");
         section.text("db7 and db7.example.org, not db77 or mydb7; eth0.5 is not eth0.");

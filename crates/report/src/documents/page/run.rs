@@ -70,11 +70,13 @@ fn cpu_time(run: &Run, gathered: &mut Gathered) -> Option<Section> {
 
 fn latency(run: &Run, gathered: &mut Gathered) -> Option<Section> {
     let mut section = Section::named("latency", "Latency");
-    gathered.add(&mut section, "Latency by percentile", charts::latency::percentiles(run));
-    gathered.lacks(
-        "Full distribution of latency",
-        "records have percentiles of latency, not its histogram",
-    );
+    match charts::distribution::of_run(run) {
+        Ok(charts) => gathered.add(&mut section, "Distribution of latency", Ok(charts)),
+        Err(reason) => {
+            gathered.add(&mut section, "Latency by percentile", charts::latency::percentiles(run));
+            gathered.lacks("Distribution of latency", &reason);
+        }
+    }
     section.filled()
 }
 

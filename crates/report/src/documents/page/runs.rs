@@ -21,6 +21,11 @@ pub(super) fn section(
     measured: &Measurements,
     record: impl Fn(&str) -> Option<String>,
 ) -> Option<Section> {
+    listed(list(measured, record))
+}
+
+/// All runs of some points.
+pub(super) fn list(measured: &Measurements, record: impl Fn(&str) -> Option<String>) -> RunList {
     let mut list =
         RunList { columns: FIGURES.map(|of| Column::number(&title(of))).into(), runs: Vec::new() };
     for point in &measured.points {
@@ -43,6 +48,11 @@ pub(super) fn section(
             });
         }
     }
+    list
+}
+
+/// The section of a list.
+pub(super) fn listed(list: RunList) -> Option<Section> {
     let mut section = Section::named("runs", "Runs").folded();
     if !list.runs.is_empty() {
         section.blocks.push(Block::Runs(list));

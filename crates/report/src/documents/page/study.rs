@@ -201,6 +201,8 @@ fn latency(measured: &Measurements, gathered: &mut Gathered) -> Option<Section> 
         let built = charts::by_axis::charts(measured, axis, "latency.p99");
         gathered.add(&mut section, &format!("p99 latency by {axis}"), built);
     }
+    let built = charts::distribution::of_points(measured);
+    gathered.add(&mut section, "Distribution of latency", built);
     section.filled()
 }
 

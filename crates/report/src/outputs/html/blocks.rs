@@ -30,6 +30,7 @@ impl Page<'_> {
                     Block::Message(message) => (self::message(message)),
                     Block::Finding(finding) => (self.finding(finding)),
                     Block::Flame(flame) => (self.flame(flame)),
+                    Block::FlameDifference(of) => (self.flame_difference(of)),
                     Block::Runs(list) => (self.runs(list, &mut notes)),
                 }
             }

@@ -1,13 +1,13 @@
 //! Charts and flame graphs with their titles, keys and tables.
 
 use maud::{Markup, PreEscaped, html};
-use wirecost_model::document::{Chart, ChartKind, Flame, SeriesRole};
+use wirecost_model::document::{Chart, ChartKind, Flame, FlameDifference, SeriesRole, Table};
 
 use super::super::notes::Notes;
 use super::super::summary;
 use super::colours::Look;
 use super::{Page, svg};
-use crate::flame::write_frames;
+use crate::flame::{write_difference_frames, write_frames};
 
 impl Page<'_> {
     pub(super) fn chart(&mut self, chart: &Chart) -> Markup {
@@ -40,7 +40,7 @@ impl Page<'_> {
                 (drawing)
                 details.table {
                     summary { "Table" }
-                    (self.table(&wirecost_model::document::Table { title: String::new(), ..table }, &mut Notes::default()))
+                    (self.table(&Table { title: String::new(), ..table }, &mut Notes::default()))
                 }
             }
         }
@@ -48,6 +48,10 @@ impl Page<'_> {
 
     /// Names of the series, each of which can be hidden.
     fn key(&mut self, chart: &Chart, has_readout: bool) -> Markup {
+        // Their names stand beside their rows, and need no colour.
+        if matches!(chart.kind, ChartKind::HeatMap | ChartKind::Forest) {
+            return html! {};
+        }
         let looks = svg::looks(chart, &mut self.colours);
         let named: Vec<(&str, Look)> = chart
             .series
@@ -65,7 +69,7 @@ impl Page<'_> {
             _ => svg::class,
         };
         html! {
-            @if is_named && !matches!(chart.kind, ChartKind::HeatMap) {
+            @if is_named {
                 div.key {
                     @for (name, look) in named {
                         button type="button" aria-pressed="true" data-toggle=(name) {
@@ -85,18 +89,43 @@ impl Page<'_> {
         // A vector takes everything.
         let _ = write_frames(&mut frames, &flame.stacks);
         let frames = String::from_utf8_lossy(&frames).into_owned();
+        let note =
+            "Kernel orange, user space blue, processes grey. A click shows a frame at full width.";
+        self.frames(&flame.title, note, &frames, summary::of_flame(flame))
+    }
+
+    pub(super) fn flame_difference(&mut self, of: &FlameDifference) -> Markup {
+        let mut frames = Vec::new();
+        // As above.
+        let _ = write_difference_frames(&mut frames, of);
+        let frames = String::from_utf8_lossy(&frames).into_owned();
+        let compared = match of.cycles_per_kbyte {
+            Some(_) => {
+                "A frame is compared by its cycles/KByte: its share of the samples times those of its side."
+            }
+            None => {
+                "A frame is compared by its share of all samples of its side, as cycles/KByte of both are not known."
+            }
+        };
+        let note = format!(
+            "Frames are as wide as their share in B. Orange costs more in B than in A, blue less, the paler the less \
+             it has changed. {compared} What B lacks has no width: the table has it. A click shows a frame at full width."
+        );
+        self.frames(&of.title, &note, &frames, summary::of_difference(of))
+    }
+
+    /// A flame graph with what is around it. The frames escape their names themselves.
+    fn frames(&mut self, caption: &str, note: &str, frames: &str, table: Table) -> Markup {
         self.charts += 1;
         let title = format!("chart-{}", self.charts);
-        let table = summary::of_flame(flame);
         html! {
             figure.chart.flame tabindex="0" aria-labelledby=(title) {
-                figcaption id=(title) { (&flame.title) }
-                p.note { "Kernel orange, user space blue, processes grey. A click shows a frame at full width." }
-                // The frames escape their names themselves.
+                figcaption id=(title) { (caption) }
+                p.note { (note) }
                 div.plot.scroll { (PreEscaped(frames)) }
                 details.table {
                     summary { "Table" }
-                    (self.table(&wirecost_model::document::Table { title: String::new(), ..table }, &mut Notes::default()))
+                    (self.table(&Table { title: String::new(), ..table }, &mut Notes::default()))
                 }
             }
         }

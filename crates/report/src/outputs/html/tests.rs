@@ -1,7 +1,9 @@
 use wirecost_model::document::{
-    Axis, Cell, Chart, ChartKind, Column, ListedRun, RunList, RunSample, Sample, Series, Table,
+    Axis, Cell, Chart, ChartKind, Column, Flame, FlameDifference, ListedRun, RunList, RunSample,
+    Sample, Series, Table,
 };
 use wirecost_model::metric::Unit;
+use wirecost_model::observe::FoldedStacks;
 
 use super::*;
 
@@ -33,6 +35,7 @@ fn hostile() -> Document {
         ChartKind::Stack,
         ChartKind::Histogram,
         ChartKind::HeatMap,
+        ChartKind::Forest,
     ] {
         let names = [HOSTILE, "b", "c"].map(str::to_owned);
         let x =
@@ -43,6 +46,15 @@ fn hostile() -> Document {
             .push(Series { runs: vec![run.clone()], ..Series::new(HOSTILE, samples.clone()) });
         section.chart(chart);
     }
+    let stacks = FoldedStacks::parse(&format!("a;{HOSTILE} 3\n")).unwrap();
+    let title = HOSTILE.to_owned();
+    section.blocks.push(Block::Flame(Flame { title: title.clone(), stacks: stacks.clone() }));
+    section.blocks.push(Block::FlameDifference(FlameDifference {
+        title,
+        a: stacks.clone(),
+        b: stacks,
+        cycles_per_kbyte: Some((1.0, 2.0)),
+    }));
     let run = ListedRun {
         name: HOSTILE.to_owned(),
         point: HOSTILE.to_owned(),
@@ -103,8 +115,9 @@ fn links_lead_to_what_is_there() {
 #[test]
 fn each_chart_has_its_table() {
     let page = written(&hostile());
-    assert_eq!(page.matches("<figure class=\"chart\"").count(), 6);
-    assert_eq!(page.matches("<details class=\"table\">").count(), 6);
+    assert_eq!(page.matches("<figure class=\"chart\"").count(), 7);
+    assert_eq!(page.matches("<figure class=\"chart flame\"").count(), 2);
+    assert_eq!(page.matches("<details class=\"table\">").count(), 9);
 }
 
 #[test]

@@ -77,6 +77,9 @@ fn section(out: &mut dyn Write, section: &Section, style: &TerminalStyle) -> io:
             Block::Figures(figures) => self::figures(out, figures, &mut notes, style)?,
             Block::Chart(chart) => table(out, &summary::of(chart), &mut notes, style)?,
             Block::Flame(flame) => table(out, &summary::of_flame(flame), &mut notes, style)?,
+            Block::FlameDifference(of) => {
+                table(out, &summary::of_difference(of), &mut notes, style)?;
+            }
             Block::Runs(list) => table(out, &summary::of_runs(list), &mut notes, style)?,
             Block::Note(text) => paragraph(out, text, Emphasis::Muted, style)?,
             Block::Finding(finding) => self::finding(out, finding, style)?,

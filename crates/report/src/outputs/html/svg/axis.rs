@@ -45,6 +45,7 @@ impl<'a> Placed<'a> {
                 let room = (0.04 * (high - low)).max(0.02);
                 (low - room, high + room)
             }
+            AxisScale::Tail => (tail(least).min(tail(50.0)), 1.02 * tail(most)),
             AxisScale::Linear if from_zero => {
                 (least.min(0.0), if most > 0.0 { 1.05 * most } else { 1.0 })
             }
@@ -60,6 +61,7 @@ impl<'a> Placed<'a> {
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = match self.axis.scale {
             AxisScale::Logarithmic => value.max(f64::MIN_POSITIVE).ln(),
+            AxisScale::Tail => tail(value),
             _ => value,
         };
         let share = ((value - self.from) / (self.to - self.from)).clamp(-0.01, 1.01);
@@ -71,6 +73,7 @@ impl<'a> Placed<'a> {
         let value = match self.axis.scale {
             AxisScale::Logarithmic if value <= 0.0 => return false,
             AxisScale::Logarithmic => value.ln(),
+            AxisScale::Tail => tail(value),
             _ => value,
         };
         (self.from..=self.to).contains(&value)
@@ -104,7 +107,11 @@ impl<'a> Placed<'a> {
     pub(super) fn ticks(&self, number: usize) -> Vec<Tick> {
         let ticks = match self.axis.scale {
             _ if !self.axis.labels.is_empty() => self.labels(),
+            AxisScale::Logarithmic if (self.to - self.from).exp() < NARROW => {
+                self.round_ratios(number)
+            }
             AxisScale::Logarithmic => self.powers(),
+            AxisScale::Tail => self.percentiles(),
             _ => self.round(number),
         };
         ticks.into_iter().map(|(value, text)| Tick { place: self.at(value), text }).collect()
@@ -133,6 +140,29 @@ impl<'a> Placed<'a> {
         (first..=last).map(tick).collect()
     }
 
+    /// Round values of a logarithmic axis that spans too little for powers of ten.
+    fn round_ratios(&self, number: usize) -> Vec<(f64, String)> {
+        let (from, to) = (self.from.exp(), self.to.exp());
+        let (divisor, unit) = scaled_unit(self.axis.unit, to);
+        let step = round_step((to - from) / divisor / number.max(1) as f64);
+        let digits = (-step.log10().floor()).max(0.0) as usize;
+        let blank = if matches!(unit.as_str(), "" | "%") { "" } else { " " };
+        let first = (from / divisor / step).ceil() as i64;
+        let last = (to / divisor / step).floor() as i64;
+        let tick = |times: i64| {
+            let value = times as f64 * step;
+            (value * divisor, format!("{value:.digits$}{blank}{unit}"))
+        };
+        (first..=last).map(tick).collect()
+    }
+
+    /// The median, and where a tenth, a hundredth and so on are left.
+    fn percentiles(&self) -> Vec<(f64, String)> {
+        let nines = (1..=self.to.floor().max(0.0) as i32).map(|of| 100.0 - 100.0 * 10f64.powi(-of));
+        let all = [0.0, 50.0].into_iter().chain(nines);
+        all.filter(|at| self.contains(*at)).map(|at| (at, self.axis.show(at))).collect()
+    }
+
     /// Powers of ten; with less than two of them, 2 and 5 times these too.
     fn powers(&self) -> Vec<(f64, String)> {
         let (from, to) = (self.from.exp(), self.to.exp());
@@ -159,6 +189,14 @@ pub(super) fn apart(ticks: Vec<Tick>) -> Vec<Tick> {
         }
     }
     shown
+}
+
+/// A logarithmic axis that spans less has round values for ticks.
+const NARROW: f64 = 3.0;
+
+/// Decades of what is left of 100 percent.
+fn tail(percent: f64) -> f64 {
+    -(1.0 - percent / 100.0).clamp(1e-12, 1.0).log10()
 }
 
 fn round_step(least: f64) -> f64 {
@@ -221,6 +259,22 @@ mod tests {
         let time = Axis::new("p99", Unit::Microseconds).logarithmic();
         assert_eq!(texts(&time, &[40.0, 4e6]), ["100 us", "1 ms", "10 ms", "100 ms", "1 s"]);
         assert_eq!(texts(&time, &[9.0, 41.0]), ["10 us", "20 us"]);
+    }
+
+    #[test]
+    fn ratios_close_to_one_have_ticks_of_their_own() {
+        let ratio = Axis::new("B/A", Unit::Ratio).logarithmic();
+        assert_eq!(texts(&ratio, &[0.9, 1.12]), ["0.9", "1.0", "1.1"]);
+        assert_eq!(texts(&ratio, &[0.1, 8.0]), ["0.1", "0.2", "0.5", "1", "2", "5"]);
+    }
+
+    #[test]
+    fn each_nine_of_percentiles_has_the_same_width() {
+        let axis = Axis::percentiles();
+        assert_eq!(texts(&axis, &[0.0, 99.995]), ["0", "50", "90", "99", "99.9", "99.99"]);
+        let placed = Placed::new(&axis, [0.0, 99.995].into_iter(), (0.0, 100.0), true);
+        let widths = [90.0, 99.0, 99.9].map(|at| placed.at(at));
+        assert!((widths[2] - 2.0 * widths[1] + widths[0]).abs() < 1e-6, "{widths:?}");
     }
 
     #[test]

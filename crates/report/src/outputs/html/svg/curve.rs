@@ -6,11 +6,13 @@ use maud::{Markup, html};
 use wirecost_model::document::{AxisScale, Chart, ChartKind, Sample, Series, SeriesRole};
 
 use super::axis::{Placed, apart};
-use super::{Colours, HEIGHT, LETTER, WIDTH, class, picture, short};
+use super::{Colours, HEIGHT, LETTER, WIDTH, class, looks, picture, short};
 
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 44.0;
 const RIGHT: f64 = 14.0;
+/// Samples of a curve beyond which they have no dots.
+const DENSE: usize = 40;
 
 pub(super) fn draw(
     chart: &Chart,
@@ -34,12 +36,13 @@ pub(super) fn draw(
     let x_values = samples().map(|of| of.x).chain(runs().map(|run| run.x));
     let x = Placed::new(&chart.x, x_values, (left, WIDTH - RIGHT), false);
     let number = chart.series.len();
+    let looks = looks(chart, colours);
     let content = html! {
         (grid(&x, &y, left))
         (marks(chart, &x))
         @for (place, series) in chart.series.iter().enumerate() {
             @let drawing = Drawing { chart, series, x: &x, y: &y, shift: shift(chart, place, number, x.step()) };
-            g class=(class(colours.of(&series.name))) data-series=(series.name) {
+            g class=(class(looks[place])) data-series=(series.name) {
                 @match chart.kind {
                     ChartKind::Histogram => (drawing.bars()),
                     ChartKind::Steps => path class="line" d=(drawing.steps()) {},
@@ -140,13 +143,15 @@ impl Drawing<'_> {
             return html! { path class="line fit" d=(self.line()) {} };
         }
         let is_joined = self.chart.x.scale != AxisScale::Names;
+        // Dots of many samples would hide the line: they are seen where they are pointed at.
+        let dense = if self.series.samples.len() > DENSE { " dense" } else { "" };
         html! {
             @if is_joined { path class="line" d=(self.line()) {} }
             (self.runs(anchor))
             (self.intervals())
             @for sample in &self.series.samples {
                 @let (x, y) = self.place(sample);
-                circle class="mean" cx=(short(x)) cy=(short(y)) r="4" { title { (self.told(sample)) } }
+                circle class=(format!("mean{dense}")) cx=(short(x)) cy=(short(y)) r="4" { title { (self.told(sample)) } }
             }
         }
     }

@@ -65,6 +65,8 @@ fn figure(chart: &Chart, value: f64) -> String {
     let text = chart.y.show(value);
     match text.strip_suffix("cycles/KByte") {
         Some(number) => number.trim_end().to_owned(),
+        // What is rounded to nothing is not nothing.
+        None if text == "0.0%" && value > 0.0 => "<0.1%".to_owned(),
         None => text,
     }
 }

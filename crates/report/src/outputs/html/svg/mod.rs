@@ -5,6 +5,7 @@
 
 mod axis;
 mod curve;
+mod forest;
 mod grid;
 mod stack;
 
@@ -31,6 +32,7 @@ pub(super) fn draw(
     match chart.kind {
         ChartKind::Stack => stack::draw(chart, colours),
         ChartKind::HeatMap => grid::draw(chart),
+        ChartKind::Forest => forest::draw(chart),
         ChartKind::Lines | ChartKind::Curve | ChartKind::Steps | ChartKind::Histogram => {
             curve::draw(chart, colours, anchor)
         }
@@ -49,8 +51,18 @@ fn picture(chart: &Chart, width: f64, height: f64, content: &Markup) -> Markup {
 
 /// How the series of a chart look.
 pub(super) fn looks(chart: &Chart, colours: &mut Colours) -> Vec<Look> {
-    let looks = chart.series.iter().map(|series| colours.of(&series.name)).collect();
-    if chart.kind == ChartKind::Stack { apart(looks) } else { looks }
+    let mut looks: Vec<Look> = chart.series.iter().map(|series| colours.of(&series.name)).collect();
+    match chart.kind {
+        ChartKind::Stack => return apart(looks),
+        // Drawn by the script, by the looks that its data have.
+        ChartKind::Lines => {}
+        // Dashes tell some lines from others; of all lines they tell nothing.
+        _ if looks.iter().all(|look| look.dashed) => {
+            looks.iter_mut().for_each(|look| look.dashed = false);
+        }
+        _ => {}
+    }
+    looks
 }
 
 /// The class of a series' colour.
@@ -76,5 +88,30 @@ fn fitting(text: &str, room: f64) -> String {
     match text.char_indices().nth(letters) {
         None => text.to_owned(),
         Some(_) => text.chars().take(letters - 1).chain(['\u{2026}']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_model::document::{Axis, Series};
+    use wirecost_model::metric::Unit;
+
+    use super::*;
+
+    #[test]
+    fn not_all_lines_of_a_chart_are_dashed() {
+        let chart = |from: usize, to: usize| {
+            let axis = || Axis::new("", Unit::Count);
+            let mut chart = Chart::new("", ChartKind::Curve, axis(), axis());
+            let names = (from..to).map(|number| format!("line {number}"));
+            chart.series = names.map(|name| Series::new(&name, Vec::new())).collect();
+            chart
+        };
+        let mut colours = Colours::default();
+        let is_dashed = |looks: &[Look]| looks.iter().filter(|look| look.dashed).count();
+        // Eight colours, and four more lines.
+        assert_eq!(is_dashed(&looks(&chart(0, 12), &mut colours)), 4);
+        assert_eq!(is_dashed(&looks(&chart(8, 12), &mut colours)), 0);
+        assert_eq!(is_dashed(&looks(&chart(7, 12), &mut colours)), 4);
     }
 }
