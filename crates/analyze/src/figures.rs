@@ -382,6 +382,7 @@ fn files_of(window: &HostWindow<'_>) -> Option<FileUse> {
     let start = window.phase.snapshot(Edge::PhaseStart).map_or(window.span.start.at, |of| of.at);
     let length = seconds(window.span.end.at.saturating_sub(start));
     let workers = window.phase.workers.len() as f64 * length;
+    let mean = |sum: u64, of: u64| (of > 0).then(|| sum as f64 / of as f64);
     let share = |ns: u64| (workers > 0.0).then(|| (seconds(ns) / workers).min(1.0));
     Some(FileUse {
         host: window.host.name.clone(),
@@ -391,7 +392,11 @@ fn files_of(window: &HostWindow<'_>) -> Option<FileUse> {
         read_share: read.and_then(|_| share(io.source_read_ns)),
         cached_share: some(io.source_pass_bytes)
             .map(|all| io.source_cached_bytes as f64 / all as f64),
+        read_requests: some(io.source_requests),
+        read_depth: mean(io.source_in_flight, io.source_requests),
         sink_bytes: sink,
+        write_requests: some(io.sink_requests),
+        write_depth: mean(io.sink_in_flight, io.sink_requests),
         write_seconds: sink.map(|_| seconds(io.sink_write_ns)),
         write_share: sink.and_then(|_| share(io.sink_write_ns)),
         sync_seconds: some(io.sink_syncs).map(|_| seconds(io.sink_sync_ns)),

@@ -22,6 +22,7 @@ mod frames;
 pub mod function_counts;
 mod hardware;
 mod hosts;
+pub mod interrupt_polling;
 mod intervals;
 pub mod knee;
 pub mod latency_knee;

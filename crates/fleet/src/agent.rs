@@ -2,7 +2,7 @@
 //! ends what it runs when the controller is gone.
 
 use std::ffi::OsString;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use wirecost_linux::privilege::{LOAD, TRACING, TUNING};
 use wirecost_linux::{confine, facts};
 use wirecost_load::engines;
 pub use wirecost_load::files::Files;
-use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
+use wirecost_load::load::{Load, LoadError, LoadEvent, Notify, Schedule};
 use wirecost_load::permissions::{Partners, Permissions};
+use wirecost_load::preparation::Preparation;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::event::Reading;
 use wirecost_model::holder::Holder;
 use wirecost_model::measure::{Edge, Setting, Snapshot};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::plan::limits::{MEMORY_SHARE, SHORTEST_INTERVAL};
-use wirecost_model::plan::{EngineName, Extent};
+use wirecost_model::plan::{EngineName, Extent, Plan, Prepared};
 use wirecost_model::status::Status;
 use wirecost_model::warning::{UnauthenticatedPeer, Warning};
 use wirecost_program::calls::KnownOptions;
@@ -213,6 +214,9 @@ fn read_orders(
     let _ = inputs.send(end);
 }
 
+/// How often the controller is told how far a preparation is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
@@ -262,8 +266,9 @@ impl Session {
             let patience = LEASE.saturating_sub(last_received.elapsed());
             match self.inputs.recv_timeout(patience) {
                 Ok(Input::Order(order)) => {
-                    last_received = Instant::now();
                     self.handle_order(order)?;
+                    // Orders wait while one is carried out, which can take long.
+                    last_received = Instant::now();
                     let _ = self.obeyed.send(());
                 }
                 Ok(Input::News) => {}
@@ -428,7 +433,7 @@ impl Session {
                 let notify = Arc::new(move || {
                     let _ = news.try_send(Input::News);
                 });
-                match Load::prepare(*plan, &self.permissions, notify) {
+                match self.prepare(*plan, notify)? {
                     Ok((load, prepared)) => {
                         self.load = Some(load);
                         self.stage = Stage::Prepared;
@@ -540,6 +545,25 @@ impl Session {
         }
     }
 
+    /// Prepares a load. The controller is told how far this is: files can take long.
+    fn prepare(
+        &self,
+        plan: Plan,
+        notify: Notify,
+    ) -> io::Result<Result<(Load, Prepared), LoadError>> {
+        let stream = self.stream.try_clone()?;
+        let preparation = Preparation::default();
+        Ok(std::thread::scope(|scope| {
+            let (ends, end) = sync_channel(0);
+            let told = &preparation;
+            scope.spawn(move || report_progress(told, stream, end, PROGRESS_EVERY));
+            let prepared = Load::prepare(plan, &self.permissions, notify, &preparation);
+            // Ended when this scope returns, so that nobody else writes.
+            drop::<SyncSender<()>>(ends);
+            prepared
+        }))
+    }
+
     /// The connection of this session, and that of ssh(1) where it goes through one: each address of this host
     /// and that of the other.
     fn control_connections(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + use<> {
@@ -636,6 +660,21 @@ impl Session {
     }
 }
 
+/// Tells the controller how far the preparation is, until `end` is disconnected. A controller that has gone cancels it.
+fn report_progress(
+    preparation: &Preparation,
+    mut stream: impl Write,
+    end: Receiver<()>,
+    every: Duration,
+) {
+    while end.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+        let (done, total) = preparation.progress();
+        if wire::write(&mut stream, &Notice::Preparing { done, total }).is_err() {
+            return preparation.cancel();
+        }
+    }
+}
+
 /// Of the variable SSH_CONNECTION, as sshd(8) sets it (address and port of the client, then of the
 /// server): that of the server, and of the client.
 fn ssh_connection(text: &str) -> Option<(SocketAddr, SocketAddr)> {
@@ -692,6 +731,41 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn who_waits_for_a_preparation_is_told_how_far_it_is() {
+        let (mut controller, agent) = UnixStream::pair().unwrap();
+        let preparation = Preparation::default();
+        let (ends, end) = sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            let told = &preparation;
+            scope.spawn(move || report_progress(told, agent, end, Duration::from_millis(1)));
+            for _ in 0..3 {
+                let notice: Notice = wire::read(&mut controller).unwrap();
+                assert_eq!(notice, Notice::Preparing { done: 0, total: 0 });
+            }
+            drop(ends);
+        });
+        // All that was written is whole, and nothing follows.
+        loop {
+            match wire::read::<Notice>(&mut controller) {
+                Ok(notice) => assert_eq!(notice, Notice::Preparing { done: 0, total: 0 }),
+                Err(error) => break assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof),
+            }
+        }
+    }
+
+    #[test]
+    fn a_controller_that_goes_cancels_what_is_prepared_for_it() {
+        let (controller, agent) = UnixStream::pair().unwrap();
+        let preparation = Preparation::default();
+        let (ends, end) = sync_channel::<()>(0);
+        drop(controller);
+        // Returns by itself, as nobody disconnects `end`.
+        report_progress(&preparation, agent, end, Duration::from_millis(1));
+        drop(ends);
+        assert!(preparation.is_cancelled());
+    }
 
     #[test]
     fn a_controller_that_goes_before_the_answer_is_no_failure() {

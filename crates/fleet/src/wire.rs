@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub use wirecost_model::order::{ClaimRequest, Known, Notice, Order, PhaseTimes};
 
 /// Both ends must speak the same version.
-pub const VERSION: u32 = 26;
+pub const VERSION: u32 = 27;
 
 /// Bytes of the longest order: a plan for a million strands takes some tens of megabytes.
 pub const LONGEST_ORDER: u32 = 64 << 20;

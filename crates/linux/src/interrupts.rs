@@ -1,7 +1,7 @@
 //! How many interrupts and softirqs there were: /proc/interrupts, /proc/softirqs (proc_interrupts(5))
 //! and which device an interrupt is of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -121,6 +121,27 @@ pub fn drivers() -> BTreeMap<u32, String> {
     drivers
 }
 
+/// Numbers of the interrupts of storage controllers on the PCI bus, by their class
+/// (<https://elixir.bootlin.com/linux/v6.12/source/include/linux/pci_ids.h#L17>, `PCI_BASE_CLASS_STORAGE`). A virtio disk is one.
+///
+/// # Errors
+/// When the devices of the bus cannot be read.
+pub fn of_storage() -> io::Result<BTreeSet<u32>> {
+    storage_below(Path::new("/sys/bus/pci/devices"))
+}
+
+fn storage_below(devices: &Path) -> io::Result<BTreeSet<u32>> {
+    let mut irqs = BTreeSet::new();
+    for entry in fs::read_dir(devices)? {
+        let device = entry?.path();
+        let class = fs::read_to_string(device.join("class")).unwrap_or_default();
+        if class.starts_with("0x01") {
+            irqs.extend(of_bus_device(&device));
+        }
+    }
+    Ok(irqs)
+}
+
 /// The interrupts of a device by its place on a bus, as a driver tells it ([`crate::ethtool::Driver`]);
 /// none where nothing stands there. Buses are in no network namespace.
 #[must_use]
@@ -190,6 +211,26 @@ mod tests {
         assert_eq!((nmi.name.as_str(), nmi.number()), ("Non-maskable interrupts", None));
         // Not counted by CPU.
         assert_eq!(parse(text).len(), 3);
+    }
+
+    #[test]
+    fn interrupts_of_storage_are_those_of_its_controllers() {
+        let bus = tempfile::tempdir().unwrap();
+        let device = |name: &str, class: &str, irqs: &[u32], pin: Option<u32>| {
+            let path = bus.path().join(name);
+            fs::create_dir_all(path.join("msi_irqs")).unwrap();
+            fs::write(path.join("class"), format!("{class}\n")).unwrap();
+            irqs.iter().for_each(|irq| {
+                fs::write(path.join("msi_irqs").join(irq.to_string()), "msix\n").unwrap();
+            });
+            fs::write(path.join("irq"), format!("{}\n", pin.unwrap_or(0))).unwrap();
+        };
+        device("nvme", "0x010802", &[40, 41], None);
+        device("ahci", "0x010601", &[], Some(16));
+        device("net", "0x020000", &[50], Some(17));
+        device("bridge", "0x060100", &[], None);
+        assert_eq!(storage_below(bus.path()).unwrap(), BTreeSet::from([16, 40, 41]));
+        assert!(storage_below(&bus.path().join("nothing")).is_err());
     }
 
     #[test]

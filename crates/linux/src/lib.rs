@@ -2,6 +2,7 @@
 //! is decided elsewhere.
 
 pub mod absent_page;
+pub mod aligned;
 pub mod allocations;
 mod cgroup;
 pub mod clock;

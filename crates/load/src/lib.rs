@@ -14,6 +14,7 @@ pub mod fuzzing;
 mod inet;
 pub mod load;
 pub mod permissions;
+pub mod preparation;
 mod ring_net;
 mod socket_options;
 mod sockets;

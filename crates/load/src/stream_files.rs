@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
+use wirecost_linux::aligned::ALIGNED;
 use wirecost_model::plan::at_most;
 use wirecost_model::plan::limits::{FILES, SINKS};
 use wirecost_model::program::Program;
@@ -21,11 +22,13 @@ use wirecost_program::files::{StreamPart, StreamSource, stream_sources};
 use crate::files::Files;
 use crate::load::LoadError;
 use crate::permissions::Permissions;
+use crate::preparation::Preparation;
 
-/// O_DIRECT wants memory, places and lengths in multiples of a device's block: 4 KiB do for all.
-pub(crate) const ALIGNED: u64 = 4096;
 /// Bytes that are written or read at a time before the run.
 const PIECE: usize = 1 << 20;
+/// Bytes that are written before they are synced. Without it, the page cache would take them all, and the time would be that of the
+/// last sync.
+const SYNC_EVERY: u64 = 16 << 20;
 
 /// A source, with the files that it has.
 #[derive(Debug)]
@@ -57,17 +60,20 @@ impl StreamFiles {
         program: &Program,
         permissions: &Permissions,
         seed: u64,
+        preparation: &Preparation,
     ) -> Result<Arc<[Self]>, LoadError> {
         let sources = stream_sources(program);
         at_most("the number of different sources", sources.len(), SINKS)
             .map_err(|error| LoadError::Plan(error.to_string()))?;
+        let made = |(source, _): &(StreamSource, _)| source.made.unwrap_or(0);
+        preparation.expect(sources.iter().map(made).fold(0, u64::saturating_add));
         let each = sources.into_iter().map(|(source, groups)| {
             let act = match source.made {
                 Some(bytes) => format!("source {} of {bytes} bytes", source.path),
                 None => format!("source {}", source.path),
             };
-            let prepared = Self::find(source, &groups, permissions, Some(seed))
-                .and_then(|files| files.settle(&permissions.files).map(|()| files));
+            let prepared = Self::find(source, &groups, permissions, Some((seed, preparation)))
+                .and_then(|files| files.settle(&permissions.files, preparation).map(|()| files));
             prepared.map_err(LoadError::system(act))
         });
         let all: Vec<Self> = each.collect::<Result<_, _>>()?;
@@ -87,12 +93,12 @@ impl StreamFiles {
         at_most_files(&each.collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// `seed`: of what a file is to hold that is made now.
+    /// `making`: seed of what a file is to hold that is made now.
     fn find(
         source: StreamSource,
         groups: &BTreeMap<u32, u32>,
         permissions: &Permissions,
-        seed: Option<u64>,
+        making: Option<(u64, &Preparation)>,
     ) -> io::Result<Self> {
         let path = Path::new(&source.path);
         let explained = |error: io::Error| explain(&error, &source);
@@ -100,9 +106,9 @@ impl StreamFiles {
         match source.made {
             Some(bytes) => {
                 permissions.writable.writable_directory(path).map_err(explained)?;
-                if let Some(seed) = seed {
+                if let Some((seed, preparation)) = making {
                     let file = permissions.writable.make(path, None, false).map_err(explained)?;
-                    fill(&file, bytes, seed)?;
+                    fill(&file, bytes, seed, preparation)?;
                     made = Some(Arc::new(OwnedFd::from(file)));
                 }
                 files.push((path.to_owned(), bytes));
@@ -131,7 +137,11 @@ impl StreamFiles {
     }
 
     /// Brings the files into the state of the page cache that is asked for.
-    fn settle(&self, allowed: &Files) -> io::Result<()> {
+    fn settle(&self, allowed: &Files, preparation: &Preparation) -> io::Result<()> {
+        if self.is_warmed() {
+            let sizes = self.files.iter().map(|(_, size)| *size);
+            preparation.expect(sizes.fold(0, u64::saturating_add));
+        }
         for number in 0..self.files.len() {
             let (_, size) = self.files[number];
             if self.source.direct {
@@ -156,13 +166,21 @@ impl StreamFiles {
                     while at < size {
                         match file.read_at(&mut piece, at)? {
                             0 => break,
-                            read => at += read as u64,
+                            read => {
+                                at += read as u64;
+                                preparation.did(read as u64)?;
+                            }
                         }
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether its files are read once before the run.
+    fn is_warmed(&self) -> bool {
+        self.source.cache == CacheState::Warm && !self.source.direct
     }
 
     /// Which piece of which file a strand sends. Strands go round the files, and those that meet at a file divide it.
@@ -268,11 +286,11 @@ fn explain(error: &io::Error, source: &StreamSource) -> io::Error {
 }
 
 /// Writes random bytes to a new file, and has them on the device: no file system can compress them, or know that
-/// they are all alike.
-fn fill(file: &File, bytes: u64, seed: u64) -> io::Result<()> {
+/// they are all alike. Progress is of what is on the device.
+fn fill(file: &File, bytes: u64, seed: u64, preparation: &Preparation) -> io::Result<()> {
     let mut state = seed | 1;
     let mut piece = vec![0u8; PIECE];
-    let mut at = 0;
+    let (mut at, mut synced) = (0, 0);
     while at < bytes {
         for word in piece.chunks_exact_mut(8) {
             // xorshift64*, G. Marsaglia and S. Vigna.
@@ -284,8 +302,13 @@ fn fill(file: &File, bytes: u64, seed: u64) -> io::Result<()> {
         let length = (bytes - at).min(PIECE as u64);
         file.write_all_at(&piece[..length as usize], at)?;
         at += length;
+        if at - synced >= SYNC_EVERY || at == bytes {
+            rustix::fs::fdatasync(file)?;
+            preparation.did(at - synced)?;
+            synced = at;
+        }
     }
-    Ok(rustix::fs::fdatasync(file)?)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -303,6 +326,7 @@ mod tests {
             path: "f".to_owned(),
             made: None,
             calls: Default::default(),
+            depth: 1,
             direct: false,
             cache: CacheState::Cold,
             verify: false,
@@ -346,11 +370,24 @@ mod tests {
     fn a_file_that_is_made_is_as_long_as_it_is_to_be_and_holds_nothing_twice() {
         let file = tempfile::tempfile().unwrap();
         let bytes = PIECE as u64 + 5000;
-        fill(&file, bytes, 7).unwrap();
+        let preparation = Preparation::default();
+        fill(&file, bytes, 7, &preparation).unwrap();
+        assert_eq!(preparation.progress().0, bytes);
         assert_eq!(file.metadata().unwrap().len(), bytes);
         let mut content = vec![0; bytes as usize];
         file.read_exact_at(&mut content, 0).unwrap();
         let blocks: std::collections::BTreeSet<&[u8]> = content.chunks(64).collect();
         assert_eq!(blocks.len(), content.len().div_ceil(64));
+    }
+
+    #[test]
+    fn preparing_that_nobody_waits_for_ends() {
+        let file = tempfile::tempfile().unwrap();
+        let preparation = Preparation::default();
+        preparation.cancel();
+        let error = fill(&file, 10 * SYNC_EVERY, 7, &preparation).unwrap_err();
+        assert_eq!(error.to_string(), "the controller has gone");
+        assert_eq!(preparation.progress().0, SYNC_EVERY);
+        assert_eq!(file.metadata().unwrap().len(), SYNC_EVERY);
     }
 }

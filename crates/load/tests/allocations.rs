@@ -25,6 +25,7 @@ use wirecost_load::engines;
 use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadEvent, Schedule};
 use wirecost_load::permissions::Permissions;
+use wirecost_load::preparation::Preparation;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use wirecost_model::plan::limits::LOGGED_OPERATIONS;
 use wirecost_model::plan::{Endpoints, Plan};
@@ -110,7 +111,8 @@ impl Hosts {
                 ..Permissions::default()
             };
             let (load, prepared) =
-                Load::prepare(plan, &permissions, notify).map_err(|e| e.to_string())?;
+                Load::prepare(plan, &permissions, notify, &Preparation::default())
+                    .map_err(|e| e.to_string())?;
             // Kernel threads that poll beside the worker are slow, but allocate nothing of ours.
             let matters = |warning: &&Warning| !matches!(warning, Warning::PollersShareCpus(_));
             if let Some(warning) = load.warnings().iter().find(matters) {

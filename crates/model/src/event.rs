@@ -11,6 +11,13 @@ use crate::warning::Warning;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// A host is preparing the files that it sends: bytes that it has written or read, and those that it is to.
+    Preparing {
+        host: String,
+        done: u64,
+        total: u64,
+        unix_ms: f64,
+    },
     /// All hosts have agreed and every service listens; nothing has moved yet.
     Ready {
         hosts: Vec<HostBrief>,

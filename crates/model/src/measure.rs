@@ -120,6 +120,17 @@ pub struct IoCounts {
     pub source_pass_bytes: u64,
     #[serde(default)]
     pub source_cached_bytes: u64,
+    /// Requests of io_uring that read files to be sent, and the sum over them of the requests that their strand had in flight
+    /// then, each itself included.
+    #[serde(default)]
+    pub source_requests: u64,
+    #[serde(default)]
+    pub source_in_flight: u64,
+    /// The same of those that wrote received bytes to files.
+    #[serde(default)]
+    pub sink_requests: u64,
+    #[serde(default)]
+    pub sink_in_flight: u64,
     /// Looks at sockets of a host that uses `busy_poll` (at their end and at that of each phase),
     /// and those that saw packets brought by a device.
     pub polling: u64,
@@ -140,7 +151,7 @@ pub struct IoCounts {
 
 impl IoCounts {
     /// The fields, for what is done to each.
-    fn fields(&mut self) -> [&mut u64; 29] {
+    fn fields(&mut self) -> [&mut u64; 33] {
         [
             &mut self.zerocopy_calls,
             &mut self.zerocopy_completed,
@@ -162,6 +173,10 @@ impl IoCounts {
             &mut self.source_read_ns,
             &mut self.source_pass_bytes,
             &mut self.source_cached_bytes,
+            &mut self.source_requests,
+            &mut self.source_in_flight,
+            &mut self.sink_requests,
+            &mut self.sink_in_flight,
             &mut self.polling,
             &mut self.polled,
             &mut self.frames_sent,

@@ -116,6 +116,12 @@ pub enum Notice {
     Busy {
         holders: Vec<Holder>,
     },
+    /// The host is preparing the files that it sends: bytes that it has written or read, and those that it is to. It comes
+    /// every second until [`Notice::Prepared`].
+    Preparing {
+        done: u64,
+        total: u64,
+    },
     Prepared(Prepared),
     Ready,
     /// What this host had counted at instants since the last snapshot that it passed on.

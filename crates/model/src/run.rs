@@ -431,12 +431,22 @@ pub struct FileUse {
     /// The share of the source that was in the page cache when its reading began, over all passes, 0 to 1. With O_DIRECT:
     /// what was there after it was read, as some file systems cache all the same. Null where the kernel does not tell.
     pub cached_share: Option<f64>,
+    /// `source_io=io_uring`: requests that read files, and the mean number that a strand had in flight when it made one.
+    #[serde(default)]
+    pub read_requests: Option<u64>,
+    #[serde(default)]
+    pub read_depth: Option<f64>,
     /// `sink`: bytes that were written to files; null where the host writes none.
     pub sink_bytes: Option<u64>,
     /// Time in the calls that wrote them, of all workers. To the page cache, unless `o_direct` is set.
     pub write_seconds: Option<f64>,
     /// The same over the time of the host's workers, 0 to 1.
     pub write_share: Option<f64>,
+    /// `sink_io=io_uring`: requests that wrote files, and the mean number that a file had in flight when one was made.
+    #[serde(default)]
+    pub write_requests: Option<u64>,
+    #[serde(default)]
+    pub write_depth: Option<f64>,
     /// `sink_sync`: time in fdatasync(2) at the end of the phase, of all workers; not part of any other time.
     pub sync_seconds: Option<f64>,
     /// `verify`: bytes whose checksum both ends compared; null also where the phase was cut off.

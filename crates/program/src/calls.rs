@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wirecost_model::plan::limits::SINK_BLOCK;
 use wirecost_model::plan::{self, IoLimits, LimitError};
 use wirecost_model::profile::{IoValue, IoValues, Options, Quantity};
 use wirecost_model::program::{GroupProgram, HostFlowop, Program};
 use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::io_options::batch::Batch;
+use wirecost_profile::io_options::io_depth;
 use wirecost_profile::io_options::page_cache::CacheState;
+use wirecost_profile::io_options::sink_io::SinkCalls;
 use wirecost_profile::io_options::source_io::SourceCalls;
 use wirecost_profile::io_options::{self, Call, Effect, IoOption, TransferKind};
 use wirecost_profile::language;
@@ -77,6 +80,8 @@ pub struct SinkPlace {
     pub preallocate: bool,
     /// Read back at the end of a phase, and compared by checksums.
     pub verify: bool,
+    /// Blocks that io_uring has in flight; none: write(2).
+    pub depth: Option<u16>,
 }
 
 impl SinkPlace {
@@ -120,6 +125,8 @@ pub(crate) struct Choices<'a> {
     sync: bool,
     keep: bool,
     preallocate: bool,
+    sink_calls: SinkCalls,
+    depth: Option<u64>,
     pub(crate) source: Option<&'a str>,
     pub(crate) source_calls: SourceCalls,
     pub(crate) source_bytes: Option<u64>,
@@ -151,6 +158,8 @@ impl<'a> Choices<'a> {
                 Call::Discard => choices.discard = true,
                 Call::Splice => choices.splice = true,
                 Call::Sink => choices.sink = text(value),
+                Call::SinkIo => choices.sink_calls = SinkCalls::of(value),
+                Call::IoDepth => choices.depth = number,
                 Call::SinkSync => choices.sync = true,
                 Call::SinkKeep => choices.keep = true,
                 Call::SinkPreallocate => choices.preallocate = true,
@@ -169,7 +178,13 @@ impl<'a> Choices<'a> {
         let Self { direct, sync, keep, preallocate, .. } = *self;
         let directory = self.sink?.to_owned();
         let bytes = self.sink_bytes.unwrap_or(SINK_BYTES);
-        Some(SinkPlace { directory, bytes, direct, sync, keep, preallocate, verify })
+        let depth = (self.sink_calls == SinkCalls::IoUring).then(|| self.depth());
+        Some(SinkPlace { directory, bytes, direct, sync, keep, preallocate, verify, depth })
+    }
+
+    /// Requests that io_uring has in flight for each file.
+    pub(crate) fn depth(&self) -> u16 {
+        self.depth.map_or(io_depth::DEFAULT, |_| count(self.depth))
     }
 }
 
@@ -262,8 +277,10 @@ impl IoLimits for KnownOptions {
 
     fn sink(&self, options: &Options) -> Option<plan::Sink> {
         let place = Choices::of(&options.io, |_| true).sink_place(options.verify)?;
-        let flags = place.flags();
-        Some((place.directory, place.bytes, flags))
+        let (flags, depth) = (place.flags(), place.depth.unwrap_or(0));
+        // One more is being filled.
+        let memory = (u64::from(depth) + 1) * SINK_BLOCK;
+        Some(plan::Sink { directory: place.directory, bytes: place.bytes, flags, memory })
     }
 
     fn kept(&self, options: &Options) -> u64 {
@@ -275,7 +292,11 @@ impl IoLimits for KnownOptions {
             .is_some_and(|protocol| protocol.delivery() == Delivery::Datagrams);
         let connections = u64::from(options.conn.last - options.conn.first) + 1;
         let message = options.size.as_ref().map_or(0, Quantity::max);
+        let choices = Choices::of(&options.io, |_| true);
         let file = match options.io.get("source") {
+            Some(_) if choices.source_calls == SourceCalls::IoUring => {
+                (u64::from(choices.depth()) + 1) * files::READ_AHEAD as u64
+            }
             Some(_) => message.clamp(files::SUMMED_AT_ONCE as u64, files::READ_AT_ONCE as u64),
             None => 0,
         };
@@ -456,6 +477,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sink_takes_memory_for_each_block_in_flight() {
+        let mut options = Options::default();
+        let memory = |options: &Options| KnownOptions.sink(options).map(|sink| sink.memory);
+        assert_eq!(memory(&options), None);
+        options.io.set("sink", IoValue::Text("/tmp".to_owned()));
+        options.io.set("io_depth", IoValue::Number(100));
+        assert_eq!(memory(&options), Some(SINK_BLOCK));
+        options.io.set("sink_io", IoValue::Text("io_uring".to_owned()));
+        assert_eq!(memory(&options), Some(101 * SINK_BLOCK));
+        options.io.remove("io_depth");
+        assert_eq!(memory(&options), Some(9 * SINK_BLOCK));
+    }
+
+    #[test]
     fn what_strands_remember_of_datagrams_and_requests_is_counted() {
         let mut options = Options { protocol: Some("udp".to_owned()), ..Options::default() };
         options.conn.last = options.conn.first + 2;
@@ -468,5 +503,9 @@ mod tests {
         options.io.set("source", IoValue::Text("f".to_owned()));
         options.size = Some(Quantity::Fixed(100_000));
         assert_eq!(KnownOptions.kept(&options), 300_000);
+        options.io.set("source_io", IoValue::Text("io_uring".to_owned()));
+        assert_eq!(KnownOptions.kept(&options), 3 * 9 * files::READ_AHEAD as u64);
+        options.io.set("io_depth", IoValue::Number(100));
+        assert_eq!(KnownOptions.kept(&options), 3 * 101 * files::READ_AHEAD as u64);
     }
 }

@@ -14,6 +14,8 @@ use crate::step::connection_protocols;
 
 /// Bytes of a file that one call reads to memory at most, and that a connection keeps until they are sent.
 pub const READ_AT_ONCE: usize = 1 << 20;
+/// Bytes of each of the requests that read ahead.
+pub const READ_AHEAD: usize = 256 << 10;
 /// Bytes that are read at once for the checksum of what the kernel has sent.
 pub const SUMMED_AT_ONCE: usize = 64 << 10;
 
@@ -55,6 +57,8 @@ pub struct StreamSource {
     /// The run makes a file of so many bytes in the directory `path`.
     pub made: Option<u64>,
     pub calls: SourceCalls,
+    /// Requests in flight for each strand, where `calls` are those of io_uring.
+    pub depth: u16,
     /// Read with O_DIRECT.
     pub direct: bool,
     pub cache: CacheState,
@@ -76,7 +80,8 @@ pub fn stream_source(options: &Options, protocol: Option<&dyn Protocol>) -> Opti
     let choices = Choices::new(&options.io, protocol);
     let Choices { source_calls: calls, source_bytes: made, direct, cache, .. } = choices;
     let path = choices.source?.to_owned();
-    Some(StreamSource { path, made, calls, direct, cache, verify: options.verify })
+    let depth = choices.depth();
+    Some(StreamSource { path, made, calls, depth, direct, cache, verify: options.verify })
 }
 
 /// The sources of a host's flowops, each with the strands of every group that sends from it, by number of the group.

@@ -9,7 +9,7 @@ use wirecost_model::clock::{self, Nanos};
 use wirecost_model::event::{Event, HostCounters, Listener};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
-use wirecost_model::units::{bit_rate, count, rate};
+use wirecost_model::units::{bit_rate, bytes, count, rate};
 use wirecost_model::visible::{visible, visible_lines};
 
 use crate::outputs::{TerminalStyle, cut, understands_escapes, width};
@@ -347,6 +347,10 @@ impl<W: Write> Progress<W> {
                 phase.line(phases, self.pass, elapsed, room)
             }
         };
+        self.write(&line, unix_ms);
+    }
+
+    fn write(&mut self, line: &str, unix_ms: f64) {
         match self.style {
             // Of many runs each has a line of its own when it is done.
             Style::Plain { .. } if self.labels.is_some() => {}
@@ -365,10 +369,30 @@ impl<W: Write> Progress<W> {
     }
 }
 
+impl<W: Write> Progress<W> {
+    /// How far a host is with its files.
+    fn show_preparation(&mut self, (host, done, total): (&str, u64, u64), unix_ms: f64) {
+        let (host, labels) = (visible(host), self.labels.as_ref());
+        let point = labels.map_or_else(String::new, |labels| format!("{}  ", labels.number));
+        let line = match total {
+            // Nothing is to be written or read; devices are waited for.
+            0 => format!("{point}{host} prepares its files"),
+            _ => format!("{point}{host} prepares its files: {} of {}", bytes(done), bytes(total)),
+        };
+        self.write(&cut(&line, self.style.room()), unix_ms);
+    }
+}
+
 impl<W: Write> Listener for Progress<W> {
     fn event(&mut self, event: &Event) {
         match event {
-            Event::Ready { phases, .. } => self.phases = *phases,
+            Event::Preparing { host, done, total, unix_ms } => {
+                self.show_preparation((host, *done, *total), *unix_ms);
+            }
+            Event::Ready { phases, .. } => {
+                self.phases = *phases;
+                self.clear();
+            }
             Event::PhaseStarted { phase, until, ramp, unix_ms, .. } => {
                 // Of its first moments a phase has nothing to say.
                 self.written_unix_ms.get_or_insert(*unix_ms);
@@ -469,6 +493,33 @@ mod tests {
         phase 2/3  window  0.9/10.0 s  tx 8.00 Gb/s  transactions  1,000 /s
         phase 2/3  window  1.9/10.0 s  tx 8.00 Gb/s  transactions  1,000 /s  1 failed
         ");
+    }
+
+    #[test]
+    fn files_that_a_host_prepares_are_shown_until_the_run_begins() {
+        let shown = |style, labels: Option<Labels>| {
+            let mut out = Vec::new();
+            let mut progress = Progress::new(&mut out, style);
+            progress.labels = labels;
+            for (second, done, total) in [(1, 0, 0), (2, 300, 4000), (3, 4000, 4000)] {
+                let (host, unix_ms) = ("h1\u{7}".to_owned(), 1e3 * f64::from(second));
+                let [done, total] = [done, total].map(|megabytes: u64| megabytes * 1_000_000);
+                progress.event(&Event::Preparing { host, done, total, unix_ms });
+            }
+            progress.event(&Event::Ready { hosts: Vec::new(), phases: 1 });
+            drop(progress);
+            String::from_utf8(out).unwrap()
+        };
+        let plain = shown(Style::Plain { width: 80 }, None);
+        let lines: Vec<&str> = plain.lines().collect();
+        assert_eq!(lines.len(), 3, "{plain}");
+        assert!(lines[0].ends_with("prepares its files") && !plain.contains('\u{7}'), "{plain}");
+        assert!(lines[1].ends_with("prepares its files: 300 MB of 4.00 GB"), "{plain}");
+        // Of many runs each has one line, when it is done.
+        let labels = || Labels { number: "3/12".to_owned(), ..Labels::default() };
+        assert_eq!(shown(Style::Plain { width: 80 }, Some(labels())), "");
+        let live = shown(Style::Live { width: 80 }, Some(labels()));
+        assert!(live.contains("3/12  h1") && live.ends_with(REWRITE), "{live:?}");
     }
 
     #[test]

@@ -111,6 +111,42 @@ pub fn saturated_at(point: &MeasuredPoint) -> String {
     limits(&[point]).text
 }
 
+/// CPU time that is worth telling, percent of all CPUs.
+const STORAGE: f64 = 5.0;
+
+/// What storage took of the CPUs at a point, by the mean of its runs, after what was saturated; none where it was little or
+/// is unknown.
+#[must_use]
+pub fn storage_at(point: &MeasuredPoint) -> Option<String> {
+    let of = |metric: &str, role: &str| {
+        let metric = metrics::find(&format!("hosts.{role}.{metric}")).ok()?;
+        let values: Vec<f64> = point.runs.iter().filter_map(|run| metric.of(run).ok()).collect();
+        (!values.is_empty()).then(|| mean(&values))
+    };
+    let one = |role: &str| {
+        let (irq, threads) = (of("storage.irq", role), of("storage.threads", role));
+        let sum = irq.unwrap_or(0.0) + threads.unwrap_or(0.0);
+        if sum < STORAGE {
+            return None;
+        }
+        let part = |share: Option<f64>, what: &str| {
+            let share = share.filter(|share| *share >= 0.5)?;
+            Some(format!("{share:.0}% in {what}"))
+        };
+        let parts = [part(irq, "interrupts and softirqs"), part(threads, "kernel threads")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        Some(format!(
+            "storage took {sum:.0}% of the CPU time of the {role} ({})",
+            words::list(&parts)
+        ))
+    };
+    // Hosts of one machine have one figure.
+    let shared = one("machine");
+    let roles = || ["sender", "receiver"].into_iter().filter_map(one).collect::<Vec<_>>();
+    let said = shared.map_or_else(roles, |text| vec![text]);
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
 /// Which resource was saturated in one run, as a sentence.
 #[must_use]
 pub fn saturated(run: &Run) -> String {
@@ -402,6 +438,68 @@ mod tests {
         };
         let (point, failed) = (Point::default(), Vec::new());
         MeasuredPoint { point, runs: busy.iter().map(run).collect(), failed }
+    }
+
+    /// Two hosts with CPUs of their own on one machine: the interrupts of its disk come to one of them.
+    #[test]
+    fn storage_is_told_of_the_machine_where_it_took_a_twentieth() {
+        use wirecost_model::observe::{
+            CpuSection, CpuTime, Handled, HostObservation, InterruptRow, InterruptsSection,
+            ProcessTime,
+        };
+        use wirecost_model::run::Observe;
+
+        let observed = |host: &str, seconds: f64| HostObservation {
+            host: host.to_owned(),
+            covers: vec![host.to_owned()],
+            interrupts: Some(InterruptsSection {
+                source: "bpf".to_owned(),
+                seconds: 10.0,
+                cpus: 1,
+                interrupts: vec![InterruptRow {
+                    source: "36".to_owned(),
+                    total: Handled { seconds: Some(seconds), ..Handled::default() },
+                    ..InterruptRow::default()
+                }],
+                storage_sources: Some(vec!["36".to_owned()]),
+                ..InterruptsSection::default()
+            }),
+            cpu: Some(CpuSection {
+                total: CpuTime { wall: 10.0, ..CpuTime::default() },
+                processes: vec![ProcessTime {
+                    pid: 7,
+                    name: "jbd2/vda-8".to_owned(),
+                    kernel_thread: true,
+                    role: None,
+                    seconds: 0.6,
+                }],
+                ..CpuSection::default()
+            }),
+            ..HostObservation::default()
+        };
+        let of = |seconds: f64| {
+            let mut point = point(&[None]);
+            let run = &mut point.runs[0];
+            run.hosts.push(fixtures::host("peer"));
+            let mut machine = fixtures::machine("master", 1000.0);
+            machine.hosts.push("peer".to_owned());
+            run.machines = vec![machine];
+            run.observe = Some(Observe {
+                cost: None,
+                cost_reason: None,
+                probes: Vec::new(),
+                hosts: vec![observed("master", 0.0), observed("peer", seconds)],
+                passes: Vec::new(),
+            });
+            storage_at(&point)
+        };
+        let text = "storage took 16% of the CPU time of the machine (10% in interrupts and softirqs \
+                    and 6% in kernel threads)";
+        assert_eq!(of(2.0).as_deref(), Some(text));
+        // Kernel threads alone.
+        let text = "storage took 6% of the CPU time of the machine (6% in kernel threads)";
+        assert_eq!(of(0.0).as_deref(), Some(text));
+        assert_eq!(storage_at(&point(&[None])), None);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use wirecost_model::study::Value;
 
 pub(crate) use choices::ratio;
 pub(crate) use limits::limits_at;
-pub use limits::{saturated, saturated_at};
+pub use limits::{saturated, saturated_at, storage_at};
 pub use wirecost_model::document::{Effect, Finding, Strength};
 
 use crate::measured::Measurements;

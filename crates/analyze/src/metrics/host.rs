@@ -89,6 +89,20 @@ pub(super) static ALL: &[Definition] = &[
         Source::Host(|s| s.cpu(|c| c.irq + c.softirq)),
     ),
     define(
+        "storage.irq",
+        Percent,
+        Lower,
+        "CPU time in interrupts of storage controllers and in the softirqs after them",
+        Source::Host(|s| s.share_of_all(InterruptsSection::storage_time)),
+    ),
+    define(
+        "storage.threads",
+        Percent,
+        Lower,
+        "CPU time in kernel threads that write files back or serve block devices",
+        Source::Host(|s| s.share_of_all(CpuSection::storage_threads_time)),
+    ),
+    define(
         "cpu.steal",
         Percent,
         Lower,
@@ -363,6 +377,20 @@ impl<'a> Scope<'a> {
         }
         let value = metric.value(self.observed()?, thing);
         value.unwrap_or_else(|| Err(self.unread(metric.probe())))
+    }
+
+    /// Percent of CPU time: what one probe read of all hosts that are meant, also where each was observed by itself.
+    fn share_of_all<T: Observation>(
+        &self,
+        of: fn(&T) -> Result<(f64, f64), String>,
+    ) -> Result<f64, String> {
+        let hosts = self.hosts();
+        let all = self.run().observe.iter().flat_map(|observe| &observe.hosts);
+        let covered = all.filter(|o| hosts.iter().any(|host| o.covers.contains(&host.name)));
+        let times = covered.filter_map(T::of).map(of).collect::<Result<Vec<_>, _>>()?;
+        let (used, time) =
+            times.iter().fold((0.0, 0.0), |(used, time), of| (used + of.0, time + of.1));
+        if time > 0.0 { Ok(100.0 * used / time) } else { Err(self.unread(T::NAME)) }
     }
 
     /// Why a probe read nothing.

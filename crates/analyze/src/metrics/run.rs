@@ -298,6 +298,24 @@ pub(super) static ALL: &[Definition] = &[
         }),
     ),
     define(
+        "source.depth",
+        Unit::Count,
+        Better::Neither,
+        "reads of files that io_uring had in flight",
+        Source::Run(|run| {
+            files(run, |of| of.read_depth).ok_or("io_uring reads no file".to_owned())
+        }),
+    ),
+    define(
+        "sink.depth",
+        Unit::Count,
+        Better::Neither,
+        "writes of files that io_uring had in flight",
+        Source::Run(|run| {
+            files(run, |of| of.write_depth).ok_or("io_uring writes no file".to_owned())
+        }),
+    ),
+    define(
         "sink.sync",
         Unit::Microseconds,
         Better::Lower,

@@ -80,6 +80,8 @@ fn a_file_comes_whole_by_all_calls(engine: &str) {
         ("o_direct verify", true),
         ("source_io=splice o_direct", false),
         ("source_io=splice splice sink_preallocate", false),
+        ("source_io=io_uring sink_io=io_uring verify", true),
+        ("source_io=io_uring sink_io=io_uring io_depth=3 o_direct sink_preallocate verify", true),
     ] {
         let sink = "sink=sink sink_keep sink_size=8m sink_sync";
         let program = program(engine, 1, &format!("source=content {sink} {options}"));
@@ -116,6 +118,59 @@ fn a_file_comes_whole_by_all_calls(engine: &str) {
         assert_eq!(kept.len(), length, "{options}");
         let expected = content.iter().cycle().take(total);
         assert!(kept[..total].iter().eq(expected), "{options}: not what was sent");
+    }
+}
+
+/// Of 6,553,600 bytes: 25 blocks of 256 KiB are written, and each pass of the file takes 12 requests.
+#[test]
+fn io_uring_has_as_many_requests_in_flight_as_asked_for() {
+    let blocks = (MESSAGE * MESSAGES).div_ceil(256 << 10) as u64;
+    for depth in [1, 16] {
+        let options = format!(
+            "source=content source_io=io_uring sink=sink sink_io=io_uring sink_size=8m o_direct \
+             io_depth={depth} verify"
+        );
+        let program = program("epoll", 1, &options);
+        let directory = program.directory();
+        fs::write(directory.join("content"), content(13, FILE)).expect("a file");
+        let has_device = drops_pages(directory);
+        let finished = program.args(["--workers", "1"]).finish();
+        let document = good(&finished);
+        let [sender, receiver] = rows(&document);
+        let read = sender["read_requests"].as_u64().expect("requests");
+        assert!((blocks..=36).contains(&read), "{sender}");
+        assert_eq!(receiver["write_requests"], blocks, "{receiver}");
+        for mean in [&sender["read_depth"], &receiver["write_depth"]] {
+            let mean = mean.as_f64().expect("a mean");
+            assert!((1.0..=f64::from(depth)).contains(&mean), "{depth}: {sender} {receiver}");
+        }
+        // The first requests of a pass are made one after the other, before a device has completed one.
+        if has_device && depth > 1 {
+            assert!(sender["read_depth"].as_f64() > Some(2.0), "{sender}");
+        }
+        assert_eq!(receiver["read_back_bytes"], MESSAGE * MESSAGES, "{receiver}");
+    }
+}
+
+/// Connections that are closed while the kernel still reads ahead for them.
+#[test]
+fn what_is_read_ahead_for_a_closed_connection_is_given_up() {
+    let text = "<profile><group nthreads=\"2\"><transaction iterations=\"40\">\n\
+                <flowop type=\"connect\" options=\"remotehost=$h protocol=tcp\"/>\n\
+                <flowop type=\"write\" options=\"size=100k source=content source_io=io_uring io_depth=32 verify\"/>\n\
+                <flowop type=\"disconnect\"/>\n</transaction></group></profile>\n";
+    for engine in ["epoll", "io_uring", "threads"] {
+        let program = program(engine, 2, "").file("files.xml", text);
+        fs::write(program.directory().join("content"), content(17, 8 << 20)).expect("a file");
+        let finished = program.finish();
+        let document = good(&finished);
+        let [sender] = document.list("/io/files") else { panic!("one row: {document:?}") };
+        let bytes = 2 * 40 * (100u64 << 10);
+        assert_eq!(sender["source_bytes"], bytes, "{engine}: {sender}");
+        // The receiver's sum of the same bytes is equal: else the run were invalid.
+        assert_eq!(sender["checked_bytes"], bytes, "{engine}: {sender}");
+        // The strand's half of the file is 16 requests, and each connection begins with its start.
+        assert_eq!(sender["read_requests"], 2 * 40 * 16, "{engine}: {sender}");
     }
 }
 

@@ -114,6 +114,27 @@ fn where_rings_are_forbidden_epoll_runs_and_the_result_says_why() {
     }
 }
 
+#[test]
+fn where_rings_are_forbidden_files_by_io_uring_are_refused_before_traffic() {
+    for (options, remedy) in [
+        ("source=/etc/hostname source_io=io_uring", "use source_io=read"),
+        ("sink=/tmp sink_io=io_uring", "use sink_io=write"),
+    ] {
+        let text = format!(
+            "<profile><group nthreads=\"1\"><transaction iterations=\"1\">\n\
+             <flowop type=\"connect\" options=\"remotehost=$h protocol=tcp\"/>\n\
+             <flowop type=\"write\" options=\"size=100 {options}\"/>\n\
+             <flowop type=\"disconnect\"/>\n</transaction></group></profile>\n"
+        );
+        let program = Program::new(["run", "f.xml", "--quiet", "--json", "run.json"]);
+        let finished = without_rings(program.file("f.xml", &text));
+        assert_eq!(finished.code, 3, "{finished}");
+        let document = finished.document();
+        let error = document.text("/error");
+        assert!(error.contains("a policy forbids it") && error.contains(remedy), "{error}");
+    }
+}
+
 /// A small ring would fit, those of all workers do not: that is only known when they are made.
 #[test]
 fn where_rings_have_no_memory_epoll_runs_and_the_result_says_why() {

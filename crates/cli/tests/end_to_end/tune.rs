@@ -1,5 +1,6 @@
 //! `wirecost tune`: a search in a lab whose winner is known, and what it refuses.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -117,6 +118,48 @@ fn a_search_finds_the_buffer_that_fills_a_link_and_keeps_it_only_if_asked() {
 
     let (finished, _) = search(&["--apply"]);
     assert_eq!(lab.settings(RMEM), [LARGE, LARGE], "{finished}");
+}
+
+/// On loopback, where no setting is changed.
+#[test]
+fn every_congestion_control_that_the_kernel_offers_is_a_level_of_a_factor() {
+    let offered = sysctl::read("net.ipv4.tcp_available_congestion_control").unwrap();
+    let offered: BTreeSet<String> = offered.split_whitespace().map(str::to_owned).collect();
+    if offered.len() < 2 {
+        return;
+    }
+    let finished = Program::new(["tune", "@stream", "--maximize", "throughput"])
+        .args(["--factor", "cc=available", "--duration", "200ms", "--ramp", "50ms"])
+        .args(["--observe", "none", "--budget", "40", "--format", "json", "--out", "kept"])
+        .args(["--quiet", "--seed", "1"])
+        .finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let effect = &rows(section(&report, "effects"))[0];
+    assert_eq!(effect[0]["text"], "cc", "{finished}");
+    let mut levels: BTreeSet<String> =
+        [1, 2].map(|column| effect[column]["set"]["text"].as_str().unwrap().to_owned()).into();
+    let candidates = rows(section(&report, "candidates"));
+    let further = candidates.iter().filter_map(|row| row[0]["text"].as_str()?.strip_prefix("cc="));
+    levels.extend(further.map(str::to_owned));
+    // Where root can load it, the program's own stands beside those of the kernel.
+    levels.remove("bpf-bic");
+    assert_eq!(levels, offered, "{finished}");
+    // Each was run, and the connections had it.
+    let mut used = BTreeSet::new();
+    for run in fs::read_dir(finished.path("kept/runs")).unwrap() {
+        let run: Value =
+            serde_json::from_slice(&fs::read(run.unwrap().path().join("run.json")).unwrap())
+                .unwrap();
+        let asked = run["study"]["point"]["axes"].as_array().unwrap();
+        let asked = asked.iter().find(|axis| axis["name"] == "cc").unwrap()["value"].clone();
+        let settings = run["settings"].as_array().unwrap().iter();
+        for setting in settings.filter(|setting| setting["name"] == "cc") {
+            assert_eq!(setting["effective"], asked, "{run}");
+            used.insert(asked.as_str().unwrap().to_owned());
+        }
+    }
+    assert!(used.is_superset(&offered), "{used:?} of {offered:?}");
 }
 
 #[test]

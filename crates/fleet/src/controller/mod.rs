@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use wirecost_linux::clock::Monotonic;
+use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_linux::vsock;
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::congestion::CongestionObject;
@@ -54,6 +54,21 @@ const CAUSE: Duration = Duration::from_secs(1);
 /// In place of an instant beyond the end of time.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// How long hosts are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For any message of a host.
+    pub lease: Duration,
+    /// For what needs no traffic. A host that prepares files is waited for as long as it tells how far it is.
+    pub set_up: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { lease: LEASE, set_up: SET_UP }
+    }
+}
+
 /// How a run is to be done.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -84,6 +99,7 @@ pub struct Settings {
     pub tuning: Tuning,
     /// Congestion control of the user's, for the hosts whose connections choose it.
     pub congestion_objects: Vec<CongestionObject>,
+    pub patience: Patience,
 }
 
 /// Intervals of a phase whose length nobody has set, at most: more would take memory and files for hours that differ little.
@@ -201,6 +217,8 @@ struct HostState {
     environment: serde_json::Value,
     /// Newest counters of the phase under way.
     newest: Option<Snapshot>,
+    /// When it said last how far it is with its files.
+    told_of_preparation: Option<Instant>,
 }
 
 struct Controller<'a> {
@@ -212,6 +230,8 @@ struct Controller<'a> {
     listener: &'a mut dyn Listener,
     deadline: Option<Instant>,
     pinged: Instant,
+    /// Hosts that prepare files are waited for at least until then.
+    preparing_until: Instant,
     /// Of the newest ping, so that an answer is taken for that of its own question only.
     ping: u64,
     plans: Vec<PhasePlan>,
@@ -258,6 +278,7 @@ impl<'a> Controller<'a> {
                 is_tuned: false,
                 environment: serde_json::Value::Null,
                 newest: None,
+                told_of_preparation: None,
             });
         }
         Self {
@@ -270,6 +291,7 @@ impl<'a> Controller<'a> {
             // One beyond the end of time is none.
             deadline: settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             pinged: Instant::now(),
+            preparing_until: Instant::now(),
             ping: 0,
             plans: Vec::new(),
             observations: Vec::new(),
@@ -723,7 +745,7 @@ impl<'a> Controller<'a> {
         what: &str,
         is: impl Fn(&Notice) -> bool,
     ) -> Result<Vec<(usize, Notice)>, Stopped> {
-        let due = Instant::now() + SET_UP;
+        let due = Instant::now() + self.settings.patience.set_up;
         let mut got: BTreeMap<usize, Notice> = BTreeMap::new();
         while got.len() < self.hosts.len() {
             let (number, notice) =
@@ -761,6 +783,7 @@ impl<'a> Controller<'a> {
 
     /// The next notice, or `None` when `due` has come. Keeps up signs of life meanwhile.
     fn next(&mut self, due: Instant) -> Result<Option<(usize, Notice)>, Stopped> {
+        let patience = self.settings.patience;
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Stopped::new(Status::Interrupted, "interrupted"));
@@ -775,20 +798,27 @@ impl<'a> Controller<'a> {
             if now.duration_since(self.pinged) >= PING {
                 self.pinged = now;
                 let number = self.next_ping();
-                self.order_all(|_| Order::Ping { number })?;
+                // Nobody reads what goes to a host that prepares files; it says by itself that it is there.
+                let recently = |at: Instant| now.duration_since(at) < 2 * PING;
+                for host in &mut self.hosts {
+                    if !host.told_of_preparation.is_some_and(recently) {
+                        host.member.host.order(Order::Ping { number })?;
+                    }
+                }
             }
             if let Some(silent) =
-                self.hosts.iter().find(|s| now.duration_since(s.last_received) >= LEASE)
+                self.hosts.iter().find(|s| now.duration_since(s.last_received) >= patience.lease)
             {
                 return Err(Stopped::new(
                     Status::Peer,
                     format!(
                         "no message from {} for {} s",
                         silent.member.host.name(),
-                        LEASE.as_secs()
+                        patience.lease.as_secs()
                     ),
                 ));
             }
+            let due = due.max(self.preparing_until);
             if now >= due {
                 return Ok(None);
             }
@@ -810,6 +840,13 @@ impl<'a> Controller<'a> {
                             let held = machine::list(&holders);
                             let message = format!("another run measures on {name}: {held}");
                             return Err(Stopped::new(Status::Peer, message));
+                        }
+                        Notice::Preparing { done, total } => {
+                            self.hosts[from].told_of_preparation = Some(Instant::now());
+                            self.preparing_until = Instant::now() + self.settings.patience.set_up;
+                            let host = self.hosts[from].member.host.name().to_owned();
+                            let unix_ms = unix_ms();
+                            self.listener.event(&Event::Preparing { host, done, total, unix_ms });
                         }
                         notice => return Ok(Some((from, notice))),
                     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
 use wirecost_fleet::controller::Member;
@@ -75,6 +76,8 @@ pub enum Fault {
     LosesAnswer,
     /// The answer comes after so many further signs of life were asked for.
     AnswersAfterPings(u32),
+    /// The host says so many times how far it is with its files, every 20 ms, before it answers.
+    Prepares(u64),
 }
 
 /// Notices under way: of each host in its own order, of different hosts in the order of `choices`.
@@ -293,6 +296,19 @@ impl Host for FakeHost {
             })),
             Some(Fault::LosesAnswer) => {}
             Some(Fault::AnswersAfterPings(pings)) => self.held_back = Some((answers, pings)),
+            Some(Fault::Prepares(total)) => {
+                let attached = self.wires.lock().unwrap().hosts[self.number].clone();
+                let (number, to) = attached.unwrap();
+                std::thread::spawn(move || {
+                    for done in 0..total {
+                        std::thread::sleep(Duration::from_millis(20));
+                        let _ = to.send((number, Ok(Notice::Preparing { done, total })));
+                    }
+                    for answer in answers {
+                        let _ = to.send((number, Ok(answer)));
+                    }
+                });
+            }
             None => notices.extend(answers.into_iter().map(Ok)),
         }
         let mut wires = self.wires.lock().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hosts::{Fault, Stage, members, result};
 use proptest::prelude::*;
-use wirecost_fleet::controller::{self, Settings};
+use wirecost_fleet::controller::{self, Patience, Settings};
 use wirecost_model::clock::SECOND;
 use wirecost_model::event::Event;
 use wirecost_model::outcome::Outcome;
@@ -124,7 +124,9 @@ fn are_in_order(events: &[Event]) {
                 }
                 phases += 1;
             }
-            Event::Ready { .. } | Event::Warning(_) => assert_eq!(under_way, None),
+            Event::Preparing { .. } | Event::Ready { .. } | Event::Warning(_) => {
+                assert_eq!(under_way, None)
+            }
         }
     }
     assert_eq!(phases, PHASES);
@@ -253,6 +255,35 @@ fn a_slow_host_is_waited_for() {
             });
         }
     });
+}
+
+/// Files may take longer than anything else before traffic, as long as their host says that it goes on.
+#[test]
+fn a_host_that_prepares_files_is_waited_for_as_long_as_it_says_so() {
+    let patience = Patience { set_up: Duration::from_secs(1), ..Patience::default() };
+    let run = |fault| {
+        let mut told = Vec::new();
+        let outcome = controller::run(
+            &profile(),
+            members(&NAMES, |_| 0, Some((1, Stage::Prepare, fault)), None),
+            &Settings { patience, ..settings(LONG) },
+            &AtomicBool::new(false),
+            &mut |event: &Event| {
+                if let Event::Preparing { host, done, total, .. } = event {
+                    told.push((host.clone(), *done, *total));
+                }
+            },
+        );
+        (outcome, told)
+    };
+    // Two seconds and more.
+    let (outcome, told) = run(Fault::Prepares(100));
+    assert_eq!((outcome.status, outcome.error.as_deref()), (Status::Ok, None));
+    let expected: Vec<_> = (0..100).map(|done| ("left".to_owned(), done, 100)).collect();
+    assert_eq!(told, expected);
+    let (outcome, told) = run(Fault::LosesAnswer);
+    assert_eq!((outcome.status, told.len()), (Status::Peer, 0));
+    assert_eq!(outcome.error.unwrap(), "timed out waiting for the workers of the hosts");
 }
 
 /// Runs hosts that have CPUs 0 to 3 each, with workers on these.

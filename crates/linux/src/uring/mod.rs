@@ -21,6 +21,7 @@
 
 mod addressed;
 mod departure;
+pub mod files;
 mod link;
 mod napi;
 mod pool;

@@ -57,8 +57,10 @@ use crate::engines::{self, Engine, Setup, Shared, Unavailable, Wakers, WorkerThr
 use crate::files::Files;
 use crate::frames::HostProgram;
 use crate::permissions::{Partners, Permissions};
+use crate::preparation::Preparation;
 use crate::sockets::{
-    Common, Mailbox, ObservedFlows, OwnService, Sockets, SourceFiles, observe_flows,
+    Common, Mailbox, ObservedFlows, OwnService, Sockets, SourceFiles, check_file_rings,
+    observe_flows,
 };
 use crate::stream_files::StreamFiles;
 use crate::tls::Credentials;
@@ -282,6 +284,7 @@ pub fn check_host(plan: &Plan, permissions: &Permissions) -> Result<(), LoadErro
             }
         })?;
     }
+    check_file_rings(&plan.program)?;
     disk_space::check(&plan.program, permissions, placement.workers())?;
     StreamFiles::check(&plan.program, permissions)
 }
@@ -308,17 +311,19 @@ impl Load {
         plan: Plan,
         permissions: &Permissions,
         notify: Notify,
+        preparation: &Preparation,
     ) -> Result<(Load, Prepared), LoadError> {
         let engine = engines::find(plan.engine.as_str()).ok_or_else(|| {
             let (name, names) = (&plan.engine, engines::names());
             LoadError::Plan(format!("this host has no engine {name}; it has {names}"))
         })?;
         let Some(used) = engine.fallback() else {
-            return Self::start_workers(plan, engine, permissions, notify);
+            return Self::start_workers(plan, engine, permissions, notify, preparation);
         };
-        match Self::start_workers(plan.clone(), engine, permissions, notify.clone()) {
+        match Self::start_workers(plan.clone(), engine, permissions, notify.clone(), preparation) {
             Err(LoadError::Engine(Unavailable { reason, .. })) => {
-                let (mut load, prepared) = Self::start_workers(plan, used, permissions, notify)?;
+                let (mut load, prepared) =
+                    Self::start_workers(plan, used, permissions, notify, preparation)?;
                 load.warnings.push(Warning::from(warning::Fallback {
                     host: String::new(),
                     wanted: format!("engine {}", engine.name()),
@@ -336,6 +341,7 @@ impl Load {
         engine: &'static dyn Engine,
         permissions: &Permissions,
         notify: Notify,
+        preparation: &Preparation,
     ) -> Result<(Load, Prepared), LoadError> {
         let files = &permissions.files;
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
@@ -344,8 +350,9 @@ impl Load {
         connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
+        check_file_rings(&plan.program)?;
         disk_space::check(&plan.program, permissions, placement.workers())?;
-        let streams = StreamFiles::prepare(&plan.program, permissions, plan.seed)?;
+        let streams = StreamFiles::prepare(&plan.program, permissions, plan.seed, preparation)?;
         let congestion_control = Programs::load(&mut plan).map_err(LoadError::CongestionControl)?;
         let mut warnings = placement.warnings();
         let run = hello::run_number(&plan.token);

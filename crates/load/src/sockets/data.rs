@@ -13,6 +13,7 @@ use wirecost_program::hello::{self, Hello};
 use wirecost_program::step::{ReceiveCall, SendCall};
 
 use super::Socket;
+use super::file_requests::WorkerRing;
 use super::io_state::RecvBatches;
 use super::pipes::Pipe;
 use super::served::Served;
@@ -39,6 +40,8 @@ pub(crate) struct DataPath {
     pub(super) served: Vec<Served>,
     pub(super) pipe: Option<Pipe>,
     pub(super) sinks: Vec<Sink>,
+    /// Reads and writes files, where a profile asks for it.
+    pub(super) ring: WorkerRing,
     /// What is sent without a copy.
     pub(crate) held: HeldMemory,
     /// What I/O options did.
@@ -61,6 +64,7 @@ impl DataPath {
             served: Vec::new(),
             pipe: None,
             sinks: Vec::new(),
+            ring: WorkerRing::default(),
             held: HeldMemory::default(),
             io: IoCounts::default(),
             checks: FileChecks::default(),
@@ -201,7 +205,7 @@ impl DataPath {
                 socket.io.streams().add_received(received);
             }
             if let Some(sink) = keep.sink {
-                self.sinks[usize::from(sink)].write(received, &mut self.io)?;
+                self.sinks[usize::from(sink)].write(received, &mut self.ring, &mut self.io)?;
                 self.io.sink_bytes += got as u64;
             }
         }

@@ -366,6 +366,9 @@ impl DataPath {
 
     /// Lets go of what is kept for a socket that is closed.
     pub(super) fn forget(&mut self, socket: &Socket) {
+        if socket.io.used() {
+            socket.io.streams().give_up(&mut self.ring);
+        }
         if let Some(place) = socket.io.0.get().and_then(|used| used.place.take()) {
             self.batches.places[place] = RecvBatch::default();
             self.batches.free.push(place);

@@ -1,9 +1,9 @@
 //! The real network: what a strand asks of [`Net`], done with sockets. Each part of [`Sockets`] has
 //! one file and owns what it works with.
 
-mod aligned;
 mod by_step;
 mod data;
+mod file_requests;
 mod files;
 pub mod flows_by_cpu;
 mod io_state;
@@ -54,6 +54,7 @@ use crate::tls::{Credentials, Session};
 use crate::transports::Transport;
 
 pub(crate) use self::data::late_greeting;
+pub(crate) use self::file_requests::check as check_file_rings;
 pub(crate) use self::files::SourceFiles;
 pub(crate) use self::io_state::allow_departures;
 pub(crate) use self::mailbox::{Arrival, Mailbox};

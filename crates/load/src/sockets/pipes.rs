@@ -8,12 +8,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
+use wirecost_linux::aligned::ALIGNED;
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::Clock;
 
 use super::Socket;
 use super::data::DataPath;
-use crate::stream_files::ALIGNED;
 
 /// What a pipe is to hold; an ordinary user may have as much (fs.pipe-max-size).
 const PIPE: usize = 1 << 20;

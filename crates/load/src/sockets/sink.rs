@@ -8,19 +8,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
+use wirecost_linux::aligned::AlignedBuffer;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::page_cache::cached_bytes;
 use wirecost_model::clock::Clock;
 use wirecost_model::measure::{FileChecks, IoCounts};
 use wirecost_program::calls::SinkPlace;
 
-use super::aligned::AlignedBuffer;
 use super::data::DataPath;
+use super::file_requests::{WorkerRing, WriteBehind};
 use super::pipes::{Pipe, give};
 use crate::files::Files;
 use crate::stream_files::{drop_cached, takes_direct};
 
-/// What is written past the page cache at a time, and what has a checksum of its own.
+/// What is written past the page cache or by io_uring at a time, and what has a checksum of its own.
 const BLOCK: usize = 256 << 10;
 
 /// A file that is written round and round.
@@ -30,8 +31,10 @@ pub(super) struct Sink {
     path: PathBuf,
     at: u64,
     size: u64,
-    /// What waits until it is a block, where the file is written past the page cache.
+    /// What waits until it is a block, where the file is written past the page cache or by io_uring.
     block: Option<Block>,
+    /// Blocks that io_uring is writing.
+    behind: Option<WriteBehind>,
     /// Written back to the device at the end of a phase.
     sync: bool,
     /// Left there after the run.
@@ -85,13 +88,20 @@ impl Sink {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size)
                 .map_err(|error| explain(error.into()))?;
         }
-        let block = place.direct.then(|| Block { bytes: AlignedBuffer::new(BLOCK), filled: 0 });
+        let in_blocks = place.direct || place.depth.is_some();
+        let block = in_blocks.then(|| Block { bytes: AlignedBuffer::new(BLOCK), filled: 0 });
+        let behind = place.depth.map(|depth| WriteBehind::new(depth, size / BLOCK as u64));
         let sums = place.verify.then(|| BlockSums::new(size));
         let SinkPlace { sync, keep, .. } = *place;
-        Ok(Self { file, path, at: 0, size, block, sync, keep, sums, dirty: false })
+        Ok(Self { file, path, at: 0, size, block, behind, sync, keep, sums, dirty: false })
     }
 
-    pub(super) fn write(&mut self, mut bytes: &[u8], io: &mut IoCounts) -> io::Result<()> {
+    pub(super) fn write(
+        &mut self,
+        mut bytes: &[u8],
+        ring: &mut WorkerRing,
+        io: &mut IoCounts,
+    ) -> io::Result<()> {
         self.dirty = true;
         if let Some(sums) = &mut self.sums {
             sums.add(bytes);
@@ -108,7 +118,19 @@ impl Sink {
                     block.bytes.bytes_mut()[block.filled..end].copy_from_slice(head);
                     block.filled = end;
                     if end == BLOCK {
-                        put(&self.file, block.bytes.bytes(), (self.at, &self.path), io)?;
+                        match &mut self.behind {
+                            Some(behind) => {
+                                let before = Monotonic.now();
+                                let full = (std::mem::take(&mut block.bytes), self.at);
+                                block.bytes = behind
+                                    .write(&self.file, full, ring, io)
+                                    .map_err(|e| named(&self.path, &e))?;
+                                io.sink_write_ns += Monotonic.now() - before;
+                            }
+                            None => {
+                                put(&self.file, block.bytes.bytes(), (self.at, &self.path), io)?;
+                            }
+                        }
                         block.filled = 0;
                         self.pass(BLOCK as u64);
                     }
@@ -152,9 +174,19 @@ impl Sink {
 
     /// At the end of a phase: what is in memory of this program goes to the file, what is asked for to the device, and
     /// what is to be compared is read back.
-    fn settle(&mut self, io: &mut IoCounts, checks: &mut FileChecks) -> io::Result<()> {
+    fn settle(
+        &mut self,
+        ring: &mut WorkerRing,
+        io: &mut IoCounts,
+        checks: &mut FileChecks,
+    ) -> io::Result<()> {
         if !std::mem::take(&mut self.dirty) {
             return Ok(());
+        }
+        if let Some(behind) = &mut self.behind {
+            let before = Monotonic.now();
+            behind.finish(&self.file, ring).map_err(|e| named(&self.path, &e))?;
+            io.sink_write_ns += Monotonic.now() - before;
         }
         self.flush(io)?;
         // Errors of the device that come after the call which wrote are told by fdatasync(2), and by nothing else
@@ -283,8 +315,8 @@ impl DataPath {
     /// # Errors
     /// Those of the system calls.
     pub(crate) fn settle_sinks(&mut self) -> io::Result<()> {
-        let (io, checks) = (&mut self.io, &mut self.checks);
-        self.sinks.iter_mut().try_for_each(|sink| sink.settle(io, checks))
+        let Self { ring, io, checks, sinks, .. } = self;
+        sinks.iter_mut().try_for_each(|sink| sink.settle(ring, io, checks))
     }
 }
 
@@ -305,6 +337,7 @@ mod tests {
             keep: true,
             preallocate: true,
             verify: true,
+            depth: None,
         }
     }
 
@@ -317,21 +350,28 @@ mod tests {
     #[test]
     fn what_was_written_is_read_back_and_a_changed_byte_is_found() {
         let directory = tempfile::tempdir().unwrap();
-        for direct in [false, true] {
-            let place = SinkPlace { direct, ..place(&directory) };
+        let ring = &mut WorkerRing::default();
+        // More in flight than the file has blocks: none is overwritten before it is written.
+        let ways =
+            [(false, None), (true, None), (false, Some(1)), (false, Some(9)), (true, Some(9))];
+        for (direct, depth) in ways {
+            let place = SinkPlace { direct, depth, ..place(&directory) };
             let mut sink = sink(&place);
             let (mut io, mut checks) = (IoCounts::default(), FileChecks::default());
             // Nothing was written yet.
-            sink.settle(&mut io, &mut checks).unwrap();
+            sink.settle(ring, &mut io, &mut checks).unwrap();
             assert_eq!((io, checks), (IoCounts::default(), FileChecks::default()));
             // Round once and a part of a block, in pieces that no block is a multiple of.
             let written = content(4 * BLOCK + 100_001);
-            written.chunks(9999).for_each(|piece| sink.write(piece, &mut io).unwrap());
-            sink.settle(&mut io, &mut checks).unwrap();
+            written.chunks(9999).for_each(|piece| sink.write(piece, ring, &mut io).unwrap());
+            sink.settle(ring, &mut io, &mut checks).unwrap();
             // The rest of the first block was overwritten in part: nobody knows its sum any more.
             assert_eq!(checks.read_back_bytes, 3 * BLOCK as u64 + 100_001);
             assert_eq!((checks.read_back_blocks, checks.read_back_failures), (4, 0));
             assert_eq!(io.sink_syncs, 1);
+            assert_eq!(io.sink_requests, if depth.is_some() { 4 } else { 0 });
+            assert!(io.sink_in_flight >= io.sink_requests);
+            assert!(depth != Some(1) || io.sink_in_flight == io.sink_requests);
             // A file system in memory has it nowhere else.
             let in_memory = rustix::fs::fstatfs(&sink.file).unwrap().f_type == 0x0102_1994;
             let cached = if in_memory { checks.read_back_bytes } else { 0 };
@@ -348,9 +388,9 @@ mod tests {
             std::fs::write(&path, file).unwrap();
             sink.dirty = true;
             let mut checks = FileChecks::default();
-            sink.settle(&mut io, &mut checks).unwrap();
+            sink.settle(ring, &mut io, &mut checks).unwrap();
             // The unfinished block is written once more, where it was in this program's memory.
-            let found = if direct { 1 } else { 2 };
+            let found = if direct || depth.is_some() { 1 } else { 2 };
             assert_eq!((checks.read_back_blocks, checks.read_back_failures), (4, found));
             std::fs::remove_file(path).unwrap();
         }
@@ -361,7 +401,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = place(&directory);
         let unnamed = SinkPlace { keep: false, ..place.clone() };
-        sink(&unnamed).write(b"x", &mut IoCounts::default()).unwrap();
+        let ring = &mut WorkerRing::default();
+        sink(&unnamed).write(b"x", ring, &mut IoCounts::default()).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         drop(sink(&place));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use wirecost_linux::aligned::{ALIGNED, AlignedBuffer};
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::page_cache::cached_bytes;
 use wirecost_model::clock::Clock;
@@ -13,10 +14,10 @@ use wirecost_profile::io_options::source_io::SourceCalls;
 use wirecost_program::files::{READ_AT_ONCE, SUMMED_AT_ONCE, StreamPart, StreamSource};
 
 use super::Socket;
-use super::aligned::AlignedBuffer;
 use super::data::DataPath;
+use super::file_requests::{Piece, ReadAhead, WorkerRing};
 use crate::files::Files;
-use crate::stream_files::{ALIGNED, Slice, StreamFiles, drop_cached};
+use crate::stream_files::{Slice, StreamFiles, drop_cached};
 
 /// What one connection sends of files, and sums of what it has sent and received.
 #[derive(Debug, Default)]
@@ -51,6 +52,13 @@ impl Streams {
         self.received.borrow_mut().add(bytes);
     }
 
+    /// Gives up what is being read of files: the connection is closed.
+    pub(super) fn give_up(&self, ring: &mut WorkerRing) {
+        for stream in self.open.borrow_mut().iter_mut() {
+            ring.abandon(stream.ahead.give_up());
+        }
+    }
+
     /// Adds what has been summed since the last time, and what the page cache has of a piece that is being read past it.
     pub(super) fn fold(&self, checks: &mut FileChecks, io: &mut IoCounts) {
         for stream in self.open.borrow().iter().filter(|stream| stream.direct && stream.begun) {
@@ -82,6 +90,8 @@ struct FileStream {
     buffer: AlignedBuffer,
     base: u64,
     filled: usize,
+    /// What follows, where io_uring reads.
+    ahead: ReadAhead,
 }
 
 impl FileStream {
@@ -97,6 +107,7 @@ impl FileStream {
             buffer: AlignedBuffer::default(),
             base: 0,
             filled: 0,
+            ahead: ReadAhead::default(),
         })
     }
 
@@ -129,8 +140,7 @@ impl FileStream {
 
     /// The next bytes of the file, at least one and at most `most`, read if they are not in memory yet.
     fn ready(&mut self, most: u64, direct: bool, io: &mut IoCounts) -> io::Result<&[u8]> {
-        let read_to = self.base + self.filled as u64;
-        if self.filled == 0 || !(self.base..read_to).contains(&self.at) {
+        if self.has_none() {
             self.filled = 0;
             self.base = if direct { self.at / ALIGNED * ALIGNED } else { self.at };
             let wanted = (most.min(READ_AT_ONCE as u64) + self.at - self.base) as usize;
@@ -145,6 +155,35 @@ impl FileStream {
             io.source_read_bytes += got as u64;
             self.filled = got;
         }
+        self.in_memory(most)
+    }
+
+    /// The same by requests that were made before: `depth` of them are in flight.
+    fn ready_ahead(
+        &mut self,
+        most: u64,
+        (direct, depth): (bool, u16),
+        ring: &mut WorkerRing,
+        io: &mut IoCounts,
+    ) -> io::Result<&[u8]> {
+        if self.has_none() {
+            self.filled = 0;
+            let spare = std::mem::take(&mut self.buffer);
+            let part = (self.at, self.slice.end);
+            let file = (&self.file, direct);
+            let piece = self.ahead.next_piece(file, part, (depth, spare), ring, io)?;
+            Piece { buffer: self.buffer, base: self.base, filled: self.filled } = piece;
+        }
+        self.in_memory(most)
+    }
+
+    /// Whether the next byte has not been read.
+    fn has_none(&self) -> bool {
+        let read_to = self.base + self.filled as u64;
+        self.filled == 0 || !(self.base..read_to).contains(&self.at)
+    }
+
+    fn in_memory(&self, most: u64) -> io::Result<&[u8]> {
         let first = (self.at - self.base) as usize;
         if first >= self.filled {
             return Err(shorter());
@@ -155,7 +194,7 @@ impl FileStream {
 
     /// Sums bytes that have been sent by the kernel, which means reading them once more.
     fn sum_again(&mut self, bytes: u64, sum: &mut Sum) -> io::Result<()> {
-        if self.buffer.len() == 0 {
+        if self.buffer.is_empty() {
             self.buffer = AlignedBuffer::new(SUMMED_AT_ONCE);
         }
         self.filled = 0;
@@ -174,7 +213,7 @@ impl FileStream {
     }
 }
 
-fn shorter() -> io::Error {
+pub(super) fn shorter() -> io::Error {
     let message = "a file is shorter than it was when the run began";
     io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }
@@ -187,7 +226,7 @@ pub(super) fn send(
     length: u64,
 ) -> io::Result<usize> {
     let files = sources.get(usize::from(part.source)).ok_or(io::ErrorKind::InvalidInput)?;
-    let StreamSource { calls, direct, verify, .. } = files.source;
+    let StreamSource { calls, depth, direct, verify, .. } = files.source;
     let streams = socket.io.streams();
     let mut open = streams.open.borrow_mut();
     let place = match open.iter().position(|stream| stream.source == part.source) {
@@ -204,8 +243,13 @@ pub(super) fn send(
     let most = length.min(stream.slice.end - stream.at);
     let mut sum = streams.sent.borrow_mut();
     let sent = match calls {
-        SourceCalls::Read => {
-            let bytes = stream.ready(most, direct, &mut data.io)?;
+        SourceCalls::Read | SourceCalls::IoUring => {
+            let bytes = match calls {
+                SourceCalls::IoUring => {
+                    stream.ready_ahead(most, (direct, depth), &mut data.ring, &mut data.io)?
+                }
+                _ => stream.ready(most, direct, &mut data.io)?,
+            };
             let sent = rustix::io::write(&socket.fd, bytes)?;
             if verify {
                 sum.add(&bytes[..sent]);
@@ -222,7 +266,7 @@ pub(super) fn send(
     if sent == 0 {
         return Err(shorter());
     }
-    if verify && calls != SourceCalls::Read {
+    if verify && matches!(calls, SourceCalls::SendFile | SourceCalls::Splice) {
         stream.sum_again(sent as u64, &mut sum)?;
     }
     data.io.source_bytes += sent as u64;

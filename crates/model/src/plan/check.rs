@@ -142,7 +142,7 @@ impl Plan {
         let patterns = message.saturating_mul(payloads);
         let groups = if self.details { program.groups.len() as u64 } else { 0 };
         let rows = program.acts().count() as u64 + 1 + groups;
-        let sinks = program.sinks(io).len() as u64 * SINK_BLOCK;
+        let sinks = program.sinks(io).iter().map(|sink| sink.memory).fold(0, u64::saturating_add);
         let of_worker = message.min(FILLED_AT_ONCE)
             + rows * ROW_BYTES
             + sinks

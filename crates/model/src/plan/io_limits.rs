@@ -3,8 +3,17 @@
 use super::LimitError;
 use crate::profile::{IoValues, Options};
 
-/// Where received bytes are written: a directory, the bytes of its files, and by which flags sinks there differ.
-pub type Sink = (String, u64, u8);
+/// Where received bytes are written. Each is a file of every worker.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sink {
+    pub directory: String,
+    /// Of its files.
+    pub bytes: u64,
+    /// By what sinks in a directory differ.
+    pub flags: u8,
+    /// Bytes of memory of each worker.
+    pub memory: u64,
+}
 
 /// Knows the I/O options.
 pub trait IoLimits: std::fmt::Debug {
@@ -47,7 +56,12 @@ impl IoLimits for TwoOptions {
 
     fn sink(&self, options: &Options) -> Option<Sink> {
         match options.io.get("sink") {
-            Some(crate::profile::IoValue::Text(directory)) => Some((directory.clone(), 1 << 20, 0)),
+            Some(crate::profile::IoValue::Text(directory)) => Some(Sink {
+                directory: directory.clone(),
+                bytes: 1 << 20,
+                flags: 0,
+                memory: super::limits::SINK_BLOCK,
+            }),
             _ => None,
         }
     }

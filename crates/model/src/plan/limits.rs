@@ -159,5 +159,5 @@ pub const LOGGED_OPERATION_BYTES: u64 = 24 + 16 + 32;
 pub const THREAD_BYTES: u64 = 48 << 10;
 /// The most of a buffer that one call fills: what a socket's receive buffer holds.
 pub const FILLED_AT_ONCE: u64 = 6 << 20;
-/// A block of a sink that is written past the page cache.
+/// A block of a sink that is written past the page cache, or by io_uring.
 pub const SINK_BLOCK: u64 = 260 << 10;

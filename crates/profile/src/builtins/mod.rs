@@ -49,8 +49,12 @@ const SOURCE_SIZE: Variable = text(
     "64m",
     "bytes of the file that is made before the run; 0: send what is there",
 );
-const SOURCE_IO: Variable =
-    text("source_io", "read", "calls that read and send the file: read, sendfile or splice");
+const SOURCE_IO: Variable = text(
+    "source_io",
+    "read",
+    "calls that read and send the file: read, sendfile, splice or io_uring",
+);
+const SINK_IO: Variable = text("sink_io", "write", "calls that write the files: write or io_uring");
 const PAGE_CACHE: Variable =
     text("page_cache", "cold", "page cache before each reading of the file: cold, warm or as-is");
 const SINK: Variable = text("sink", "/var/tmp", "directory of the files that are written");
@@ -213,6 +217,7 @@ pub static ALL: [Builtin; 45] = [
             size("64k"),
             SINK,
             SINK_SIZE,
+            SINK_IO,
         ],
     },
     Builtin {
@@ -232,6 +237,7 @@ pub static ALL: [Builtin; 45] = [
             PAGE_CACHE,
             SINK,
             SINK_SIZE,
+            SINK_IO,
         ],
     },
     Builtin {

@@ -8,6 +8,7 @@ pub mod discard;
 pub mod dscp;
 pub mod gro;
 pub mod gso;
+pub mod io_depth;
 pub mod mss;
 pub mod notsent_lowat;
 pub mod o_direct;
@@ -16,6 +17,7 @@ pub mod page_cache;
 pub mod placement;
 pub mod server_sockets;
 pub mod sink;
+pub mod sink_io;
 pub mod sink_keep;
 pub mod sink_preallocate;
 pub mod sink_size;
@@ -202,6 +204,7 @@ pub enum Call {
     Discard,
     Splice,
     Sink,
+    SinkIo,
     SinkSize,
     SinkSync,
     SinkKeep,
@@ -213,6 +216,8 @@ pub enum Call {
     PageCache,
     /// Files bypass the page cache.
     Direct,
+    /// Requests in flight of each file.
+    IoDepth,
 }
 
 pub static ALL: &[&dyn IoOption] = &[
@@ -241,10 +246,12 @@ pub static ALL: &[&dyn IoOption] = &[
     &source_size::SourceSize,
     &page_cache::PageCache,
     &sink::Sink,
+    &sink_io::SinkIo,
     &sink_size::SinkSize,
     &sink_preallocate::SinkPreallocate,
     &sink_sync::SinkSync,
     &sink_keep::SinkKeep,
+    &io_depth::IoDepth,
     &o_direct::ODirect,
 ];
 

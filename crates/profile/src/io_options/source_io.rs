@@ -16,10 +16,12 @@ pub enum SourceCalls {
     SendFile,
     /// splice(2) from the file to a pipe, and from the pipe to the socket.
     Splice,
+    /// io_uring(7): several reads in flight, write(2) from memory.
+    IoUring,
 }
 
 impl SourceCalls {
-    const NAMES: &'static [&'static str] = &["read", "sendfile", "splice"];
+    const NAMES: &'static [&'static str] = &["read", "sendfile", "splice", "io_uring"];
 
     /// The calls that a value names.
     #[must_use]
@@ -27,6 +29,7 @@ impl SourceCalls {
         match value {
             IoValue::Text(word) if word == "sendfile" => Self::SendFile,
             IoValue::Text(word) if word == "splice" => Self::Splice,
+            IoValue::Text(word) if word == "io_uring" => Self::IoUring,
             _ => Self::Read,
         }
     }
@@ -38,7 +41,7 @@ impl IoOption for SourceIo {
     }
 
     fn help(&self) -> &'static str {
-        "calls that move bytes from the source to the socket: read and write (default), sendfile or splice"
+        "calls that move bytes from the source to the socket: read (default), sendfile, splice or io_uring"
     }
 
     fn flowops(&self) -> Flowops {
@@ -55,5 +58,9 @@ impl IoOption for SourceIo {
 
     fn effect(&self) -> Effect {
         Effect::Call(Call::SourceIo, &[TransferKind::Send])
+    }
+
+    fn counters(&self) -> &'static [&'static str] {
+        &["source_requests", "source_in_flight"]
     }
 }

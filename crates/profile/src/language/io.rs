@@ -6,9 +6,11 @@ use super::error::LanguageErrorKind;
 use super::note::NoteKind;
 use crate::io_options::discard::Discard;
 use crate::io_options::gso::Gso;
+use crate::io_options::io_depth::IoDepth;
 use crate::io_options::o_direct::ODirect;
 use crate::io_options::page_cache::{CacheState, PageCache};
 use crate::io_options::sink::Sink;
+use crate::io_options::sink_io::{SinkCalls, SinkIo};
 use crate::io_options::sink_keep::SinkKeep;
 use crate::io_options::sink_preallocate::SinkPreallocate;
 use crate::io_options::sink_size::SinkSize;
@@ -21,6 +23,14 @@ use crate::io_options::tcp_cork::TcpCork;
 use crate::io_options::zerocopy::Zerocopy;
 use crate::io_options::{self, IoOption};
 use crate::protocols;
+
+fn source_calls(flowop: &Flowop) -> SourceCalls {
+    SourceIo.get(&flowop.options).map(SourceCalls::of).unwrap_or_default()
+}
+
+fn sink_calls(flowop: &Flowop) -> SinkCalls {
+    SinkIo.get(&flowop.options).map(SinkCalls::of).unwrap_or_default()
+}
 
 /// What keeps a flowop from being run.
 pub(super) fn refused(flowop: &Flowop, protocol: Option<&str>, found: &mut Vec<LanguageErrorKind>) {
@@ -50,13 +60,19 @@ pub(super) fn refused(flowop: &Flowop, protocol: Option<&str>, found: &mut Vec<L
         "o_direct",
         "what comes out of a pipe is not aligned as O_DIRECT wants it",
     );
+    contradicts(
+        splice && sink && sink_calls(flowop) == SinkCalls::IoUring && !moves_file,
+        "splice",
+        "sink_io",
+        "splice moves bytes from the socket to the file itself",
+    );
     // The failure of a file is no failure of the network: the operation would fail in the middle of a message, and both ends
     // would no longer agree where the next one begins.
     let ends = "a file that cannot be read or written ends the run";
     contradicts(sink && options.canfail, "sink", "canfail", ends);
     contradicts(Source.is_set(options) && options.canfail, "source", "canfail", ends);
     if Source.is_set(options) {
-        let sends = SourceIo.get(options).map(SourceCalls::of).unwrap_or_default();
+        let sends = source_calls(flowop);
         let own_calls = "source_io says by which calls a source is sent";
         contradicts(Zerocopy.is_set(options), "zerocopy", "source", own_calls);
         contradicts(TcpCork.is_set(options), "tcp_cork", "source", own_calls);
@@ -64,7 +80,7 @@ pub(super) fn refused(flowop: &Flowop, protocol: Option<&str>, found: &mut Vec<L
             sends == SourceCalls::SendFile && direct,
             "source_io",
             "o_direct",
-            "sendfile(2) takes pages of the page cache: name source_io=read or source_io=splice",
+            "sendfile(2) takes pages of the page cache: name source_io=read, splice or io_uring",
         );
         contradicts(
             sends == SourceCalls::Splice && direct && options.verify,
@@ -111,7 +127,7 @@ pub(super) fn idle(flowop: &Flowop, protocol: Option<&str>) -> Vec<(&'static str
             notes.push((option, NoteKind::Without { option, other }));
         }
     };
-    for option in [&SinkSize as &dyn IoOption, &SinkSync, &SinkKeep, &SinkPreallocate] {
+    for option in [&SinkSize as &dyn IoOption, &SinkSync, &SinkKeep, &SinkPreallocate, &SinkIo] {
         without(option, sink, "sink");
     }
     for option in [&SourceIo as &dyn IoOption, &SourceSize, &PageCache] {
@@ -119,6 +135,9 @@ pub(super) fn idle(flowop: &Flowop, protocol: Option<&str>) -> Vec<(&'static str
     }
     let moves_file = flowop.kind.starts_with("sendfile");
     without(&ODirect, source || sink || moves_file, "source or sink");
+    let by_ring = (source && source_calls(flowop) == SourceCalls::IoUring)
+        || (sink && sink_calls(flowop) == SinkCalls::IoUring);
+    without(&IoDepth, by_ring, "source_io=io_uring or sink_io=io_uring");
     let Some(protocol) = protocol else { return notes };
     for (option, _) in io_options::set_in(&of.io).filter(|(option, _)| option.noted()) {
         let only = option.protocols();

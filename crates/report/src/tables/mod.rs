@@ -10,6 +10,7 @@ mod function_cost;
 pub(crate) mod general;
 mod http_get;
 mod interrupt_cost;
+mod interrupt_polling;
 mod io_engines;
 mod knee;
 mod long_haul;
@@ -80,6 +81,7 @@ pub static ALL: &[&dyn Table] = &[
     &lso::Lso,
     &function_cost::FunctionCost,
     &interrupt_cost::InterruptCost,
+    &interrupt_polling::InterruptPolling,
     &patterns::Patterns,
     &rate_search::RateSearch,
     &udp_scaling::UdpScaling,

@@ -481,7 +481,8 @@ impl<W: Write> Listener for Printer<W> {
                 });
                 self.close_phase();
             }
-            Event::Warning(_) => {}
+            // uperf says nothing before it starts.
+            Event::Preparing { .. } | Event::Warning(_) => {}
         }
     }
 }

@@ -25,6 +25,7 @@ pub static ALL: &[Builtin] = &[
     builtin("lso", include_str!("lso.toml")),
     builtin("function-cost", include_str!("function-cost.toml")),
     builtin("interrupt-cost", include_str!("interrupt-cost.toml")),
+    builtin("interrupt-polling", include_str!("interrupt-polling.toml")),
     builtin("patterns", include_str!("patterns.toml")),
     builtin("udp-rate-search", include_str!("udp-rate-search.toml")),
     builtin("udp-scaling", include_str!("udp-scaling.toml")),

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use serde_json::Value;
+use wirecost_linux::interrupts;
 use wirecost_linux::privilege::skip_without_namespaces;
 
 use crate::alone::kept_disturbances;
@@ -206,15 +207,76 @@ fn disk_limits() {
     let Some(tables) = study("disk-limits", &[]) else { return };
     let [table] = tables.as_slice() else { panic!("{tables:?}") };
     let [memory, read, write] = ["memory to memory", "disk read, local", "disk write, local"];
-    let transfers = [memory, read, write, "disk to memory", "memory to disk", "disk to disk"];
+    let [ring_read, ring_write] =
+        ["disk read with io_uring, local", "disk write with io_uring, local"];
+    let [to_memory, to_disk, both] = ["disk to memory", "memory to disk", "disk to disk"];
+    let ring_both = "disk to disk with io_uring";
+    let transfers =
+        [memory, read, write, ring_read, ring_write, to_memory, to_disk, both, ring_both];
     assert_eq!(table.texts("transfer"), transfers);
-    assert_eq!(table.numbers("throughput").len(), 6);
-    for (column, uses) in [("read", [1, 3, 5]), ("write", [2, 4, 5])] {
+    assert_eq!(table.numbers("throughput").len(), transfers.len());
+    for (column, uses) in [("read", [1, 3, 5, 7, 8]), ("write", [2, 4, 6, 7, 8])] {
         for (row, cell) in table.column(column).into_iter().enumerate() {
             let is_share = cell.number.is_some_and(|percent| percent > 0.0 && percent <= 100.0);
             assert_eq!(is_share, uses.contains(&row), "{column} of {}: {cell:?}", transfers[row]);
         }
     }
+    for (column, uses) in [("reads in flight", [3, 8]), ("writes in flight", [4, 8])] {
+        for (row, cell) in table.column(column).into_iter().enumerate() {
+            let is_depth = cell.number.is_some_and(|mean| (1.0..=8.0).contains(&mean));
+            assert_eq!(is_depth, uses.contains(&row), "{column} of {}: {cell:?}", transfers[row]);
+        }
+    }
+    // O_DIRECT reads of a device end with an interrupt, where it has one.
+    let has_interrupts = interrupts::of_storage().is_ok_and(|irqs| !irqs.is_empty());
+    for (row, cell) in table.column("disk irq").into_iter().enumerate() {
+        match cell.number {
+            Some(percent) => assert!((0.0..=100.0).contains(&percent), "{cell:?}"),
+            None => assert!(!has_interrupts || cell.missing.is_some(), "{cell:?}"),
+        }
+        let in_memory = rustix::fs::statfs("/var/tmp").unwrap().f_type == 0x0102_1994;
+        if row == 3 && has_interrupts && !in_memory && cell.missing.is_none() {
+            assert!(cell.number > Some(0.0), "{} used no interrupt: {cell:?}", transfers[row]);
+        }
+    }
+}
+
+#[test]
+fn interrupt_polling() {
+    let Some(tables) = study("interrupt-polling", &[]) else { return };
+    let [table] = tables.as_slice() else { panic!("{tables:?}") };
+    let ways = ["interrupts", "threaded NAPI", "deferred interrupts", "busy polling"];
+    let offered = ["light", "20k/s", "80k/s", "320k/s", "flat out"];
+    let of_ways = table.texts("receive");
+    assert_eq!(of_ways, ways.map(|way| [way; 5]).concat());
+    assert_eq!(table.texts("offered"), [offered; 4].concat());
+    for (row, load) in table.texts("offered").into_iter().enumerate() {
+        let number = |column: &str| table.column(column)[row].number;
+        match load {
+            // A way that this kernel lacks is refused, with the reason.
+            "light" => {
+                let cell = table.column("p50")[row];
+                assert!(cell.number > Some(0.0) || cell.missing.is_some(), "{table:?}");
+            }
+            _ => {
+                let (sent, read) = (number("sent"), number("delivered"));
+                assert_eq!(sent.is_some(), read.is_some(), "{table:?}");
+                let (Some(sent), Some(read)) = (sent, read) else { continue };
+                assert!(read > 0.0 && read <= 1.05 * sent, "{sent} {read}: {table:?}");
+                // Open loop: no more is offered than was asked for.
+                let most = match load {
+                    "20k/s" => 20e3,
+                    "80k/s" => 80e3,
+                    "320k/s" => 320e3,
+                    _ => f64::INFINITY,
+                };
+                assert!(sent <= 1.1 * most, "{load}: {sent}");
+            }
+        }
+    }
+    // The base needs nothing that a kernel may lack.
+    assert!(table.column("p50")[0].number.is_some(), "{table:?}");
+    assert!(table.column("delivered")[4].number.is_some(), "{table:?}");
 }
 
 #[test]

@@ -157,6 +157,22 @@ pub struct CpuSection {
     pub tick_error: Option<TickError>,
 }
 
+/// Whether a kernel thread of this name works for storage. A thread of a workqueue is named for its last work
+/// (<https://elixir.bootlin.com/linux/v6.12/source/kernel/workqueue.c#L6328>): `kworker/u8:1-flush-254:0` writes the page cache back.
+fn is_of_storage(name: &str) -> bool {
+    let work = name
+        .strip_prefix("kworker/")
+        .map(|rest| rest.split_once(['-', '+']).map_or("", |(_, work)| work));
+    match work {
+        Some(work) => ["flush", "kblockd", "dio", "loop", "ext4", "xfs", "btrfs", "dm_", "kcryptd"]
+            .iter()
+            .any(|queue| work.starts_with(queue)),
+        None => ["jbd2/", "xfsaild/", "loop", "btrfs-", "dmcrypt_write"]
+            .iter()
+            .any(|start| name.starts_with(start)),
+    }
+}
+
 /// The role of the controller that started the agent which tells of it.
 pub const CONTROLLER: &str = "controller";
 
@@ -185,6 +201,20 @@ impl Observation for CpuSection {
 }
 
 impl CpuSection {
+    /// Seconds of the listed kernel threads that write files back or serve block devices, and those of the CPUs.
+    ///
+    /// # Errors
+    /// No thread is listed, so nothing is known.
+    pub fn storage_threads_time(&self) -> Result<(f64, f64), String> {
+        let users = self.users();
+        if users.is_empty() {
+            return Err("no threads are listed".to_owned());
+        }
+        let of_storage = users.iter().filter(|user| user.kernel_thread && is_of_storage(user.name));
+        let seconds = of_storage.fold(0.0, |sum, user| sum + user.seconds);
+        Ok((seconds, self.total.wall))
+    }
+
     /// All that are listed, those that used most first.
     #[must_use]
     pub fn users(&self) -> Vec<CpuUser<'_>> {
@@ -212,5 +242,51 @@ impl CpuSection {
     #[must_use]
     pub fn processes_document(&self) -> Option<Section> {
         document::processes(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_storage_are_known_by_the_work_that_they_are_named_for() {
+        for name in [
+            "kworker/u8:1-flush-254:0",
+            "kworker/1:1H-kblockd",
+            "kworker/0:2+dio/vda",
+            "jbd2/vda-8",
+            "loop0",
+        ] {
+            assert!(is_of_storage(name), "{name}");
+        }
+        for name in [
+            "kworker/u8:1-events_unbound",
+            "kworker/0:0",
+            "ksoftirqd/0",
+            "kswapd0",
+            "kworker/1:0-mm_percpu_wq",
+        ] {
+            assert!(!is_of_storage(name), "{name}");
+        }
+        let thread = |name: &str, kernel_thread, seconds| ProcessTime {
+            pid: 1,
+            name: name.to_owned(),
+            kernel_thread,
+            role: None,
+            seconds,
+        };
+        let section = CpuSection {
+            total: CpuTime { wall: 20.0, ..CpuTime::default() },
+            processes: vec![
+                thread("kworker/u8:1-flush-254:0", true, 1.5),
+                thread("jbd2/vda-8", true, 0.5),
+                thread("loop0", false, 4.0),
+                thread("wirecost", false, 9.0),
+            ],
+            ..CpuSection::default()
+        };
+        assert_eq!(section.storage_threads_time(), Ok((2.0, 20.0)));
+        assert!(CpuSection::default().storage_threads_time().is_err());
     }
 }

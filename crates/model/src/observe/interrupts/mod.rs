@@ -144,6 +144,10 @@ pub struct InterruptsSection {
     pub interrupts_per_second: f64,
     pub softirqs: Vec<InterruptRow>,
     pub softirqs_per_second: f64,
+    /// Sources among `interrupts` of storage controllers (of the PCI bus), whether any interrupt came or not. Null where they are not
+    /// known, and in older records.
+    #[serde(default)]
+    pub storage_sources: Option<Vec<String>>,
     /// Devices of the network namespace that is meant.
     pub devices: Vec<DeviceInterrupts>,
     /// Null where polls were not watched. Of all CPUs, and of this namespace's devices.
@@ -193,7 +197,36 @@ impl InterruptRow {
     }
 }
 
+/// Softirq vectors in which requests of block devices complete.
+const STORAGE_VECTORS: [&str; 2] = ["block", "irq_poll"];
+
 impl InterruptsSection {
+    /// Seconds of the interrupts of storage controllers and of the softirqs in which their requests complete, and those of all CPUs
+    /// that were watched.
+    ///
+    /// # Errors
+    /// Why it is unknown.
+    pub fn storage_time(&self) -> Result<(f64, f64), String> {
+        let Some(sources) = &self.storage_sources else {
+            return Err("which interrupts are of storage controllers is unknown".to_owned());
+        };
+        let interrupts = self.interrupts.iter().filter(|row| sources.contains(&row.source));
+        let vectors = |row: &&InterruptRow| STORAGE_VECTORS.contains(&row.source.as_str());
+        let rows: Vec<&InterruptRow> =
+            interrupts.chain(self.softirqs.iter().filter(vectors)).collect();
+        // Without a line of its own and without softirqs, a device is served elsewhere: by the hypervisor, a thread, another bus.
+        if sources.is_empty() && rows.is_empty() {
+            return Err("no storage controller of this machine has an interrupt, and no softirq \
+                        completed requests of block devices"
+                .to_owned());
+        }
+        if self.source != "bpf" {
+            return Err("interrupts were counted, not timed".to_owned());
+        }
+        let seconds = rows.iter().filter_map(|row| row.total.seconds).fold(0.0, |sum, of| sum + of);
+        Ok((seconds, self.seconds * f64::from(self.cpus)))
+    }
+
     /// Interrupts of this kind, per second.
     #[must_use]
     pub fn per_second_of(&self, kind: InterruptKind) -> f64 {
@@ -416,5 +449,40 @@ mod tests {
         let nothing = InterruptsSection { devices: Vec::new(), ..section };
         let why = nothing.packets_per(InterruptKind::Ipi, "another CPU").unwrap_err();
         assert_eq!(why, "no device of the namespace moved a packet");
+    }
+
+    #[test]
+    fn time_of_storage_is_that_of_its_interrupts_and_of_the_softirqs_after_them() {
+        let row = |source: &str, seconds: f64| InterruptRow {
+            source: source.to_owned(),
+            total: Handled { count: 1, seconds: Some(seconds), ..Handled::default() },
+            ..InterruptRow::default()
+        };
+        let section = InterruptsSection {
+            source: "bpf".to_owned(),
+            seconds: 10.0,
+            cpus: 2,
+            interrupts: vec![row("36", 0.5), row("37", 3.0), row("LOC", 1.0)],
+            softirqs: vec![row("block", 1.0), row("net_rx", 4.0), row("irq_poll", 0.5)],
+            storage_sources: Some(vec!["36".to_owned(), "35".to_owned()]),
+            ..InterruptsSection::default()
+        };
+        assert_eq!(section.storage_time(), Ok((2.0, 20.0)));
+        let why = |section: InterruptsSection| section.storage_time().unwrap_err();
+        let older = InterruptsSection { storage_sources: None, ..section.clone() };
+        assert!(why(older).contains("unknown"));
+        let counted = InterruptsSection { source: "proc".to_owned(), ..section.clone() };
+        assert_eq!(why(counted), "interrupts were counted, not timed");
+        // A controller that had nothing to do is measured; a machine without one is not.
+        let idle = InterruptsSection {
+            interrupts: Vec::new(),
+            softirqs: vec![row("net_rx", 4.0)],
+            ..section.clone()
+        };
+        assert_eq!(idle.storage_time(), Ok((0.0, 20.0)));
+        let none = InterruptsSection { storage_sources: Some(Vec::new()), ..idle };
+        assert!(why(none).starts_with("no storage controller"));
+        let soft = InterruptsSection { storage_sources: Some(Vec::new()), ..section };
+        assert_eq!(soft.storage_time(), Ok((1.5, 20.0)));
     }
 }

@@ -72,6 +72,7 @@ impl Probe for Interrupts {
             basic,
             sliced: shared.sliced(self.name()),
             drivers: interrupts::drivers(),
+            storage: interrupts::of_storage().ok(),
             threads: tracker::ksoftirqd(),
             ..Watch::default()
         };
@@ -113,6 +114,8 @@ struct Watch {
     /// Whether polls are watched in slices of the window only.
     sliced: bool,
     drivers: BTreeMap<u32, String>,
+    /// Interrupts of storage controllers; none where the bus cannot be read.
+    storage: Option<BTreeSet<u32>>,
     /// The thread ksoftirqd of each CPU: its pid.
     threads: Vec<(u32, u32)>,
     /// Polls of NAPI, or why they are not watched; none where nobody asked.
@@ -310,6 +313,10 @@ impl Watch {
             source: if traced.is_some() { "bpf" } else { "proc" }.to_owned(),
             seconds: window,
             cpus: cpus as u32,
+            storage_sources: self
+                .storage
+                .as_ref()
+                .map(|irqs| irqs.iter().map(u32::to_string).collect()),
             interrupts_per_second: per_second(&interrupts),
             softirqs_per_second: per_second(&softirqs),
             interrupts,

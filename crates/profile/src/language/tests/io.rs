@@ -36,6 +36,9 @@ fn what_fits_is_not_remarked_on() {
         "source=/tmp/x source_io=splice page_cache=cold sink=/tmp splice sink_sync",
         "source=/tmp source_size=1m o_direct sink=/tmp sink_keep sink_preallocate verify",
         "source=/tmp/x source_io=sendfile verify",
+        "source=/tmp/x source_io=io_uring io_depth=32 o_direct verify page_cache=as-is",
+        "source=/tmp/x source_io=splice sink=/tmp sink_io=io_uring io_depth=1 o_direct",
+        "splice sink=/tmp sink_io=write",
     ] {
         assert_eq!(of_write("tcp", options), [] as [&str; 0], "{options}");
     }
@@ -53,6 +56,8 @@ fn what_excludes_each_other_is_refused() {
         ("tcp", "discard splice", "discard and splice exclude each other"),
         ("tcp", "discard sink=/tmp", "discard and sink exclude each other"),
         ("tcp", "splice sink=/tmp o_direct", "splice and o_direct exclude each other"),
+        ("tcp", "splice sink=/tmp sink_io=io_uring", "splice and sink_io exclude each other"),
+        ("tcp", "source=/f source_io=io_uring page_cache=warm o_direct", "page_cache and o_direct"),
         ("tcp", "source=/f zerocopy", "zerocopy and source exclude each other"),
         ("tcp", "source=/f tcp_cork", "tcp_cork and source exclude each other"),
         ("tcp", "source=/f source_io=sendfile o_direct", "name source_io=read"),
@@ -106,6 +111,12 @@ fn what_does_nothing_is_noted() {
         ("tcp", "page_cache=cold", "page_cache has no effect without source"),
         ("tcp", "source_io=splice", "source_io has no effect without source"),
         ("tcp", "o_direct", "o_direct has no effect without source or sink"),
+        ("tcp", "sink_io=io_uring", "sink_io has no effect without sink"),
+        (
+            "tcp",
+            "source=/tmp/x sink=/tmp io_depth=4",
+            "io_depth has no effect without source_io=io_uring or sink_io=io_uring",
+        ),
         ("tls", "source=/tmp/x", "source has no effect on tls: it is for tcp and unix"),
         ("tcp", "busy_poll=50", "busy_poll has no effect on write"),
     ];

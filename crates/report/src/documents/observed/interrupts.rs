@@ -61,6 +61,7 @@ mod tests {
             softirqs: vec![row("net_rx", "net_rx", 210_011, Some(0.402))],
             softirqs_per_second: 105_005.5,
             napi_slices: None,
+            storage_sources: None,
             devices: vec![
                 DeviceInterrupts {
                     device: "eth0".to_owned(),

@@ -320,8 +320,13 @@ fn io(io: &Io) -> Vec<(&'static str, Cell)> {
 fn source(of: &FileUse) -> Option<Cell> {
     let sent = of.source_bytes?;
     let mut text = format!("{}: {} sent from files", of.host, bytes(sent));
-    text += &match (of.read_bytes, of.read_seconds) {
-        (Some(read), Some(seconds)) => format!(", read at {}", rate_in_calls(read, seconds)),
+    let requests = by_ring(of.read_requests, of.read_depth);
+    text += &match (requests, of.read_bytes, of.read_seconds) {
+        // What calls take is no time of the device.
+        (Some(requests), _, Some(seconds)) => {
+            format!(", read by {requests}, waited for {seconds:.3} s")
+        }
+        (_, Some(read), Some(seconds)) => format!(", read at {}", rate_in_calls(read, seconds)),
         _ => ", by sendfile(2), which reads and sends in one call".to_owned(),
     };
     text += &of_workers(of.read_share);
@@ -336,15 +341,20 @@ fn source(of: &FileUse) -> Option<Cell> {
         .maybe_with("read", Unit::Bytes, of.read_bytes.map(|read| read as f64))
         .maybe_with("reading", Unit::Microseconds, of.read_seconds.map(|seconds| 1e6 * seconds))
         .maybe_with("reading, of workers", Unit::Percent, of.read_share.map(|share| 100.0 * share))
-        .maybe_with("cached", Unit::Percent, of.cached_share.map(|share| 100.0 * share));
+        .maybe_with("cached", Unit::Percent, of.cached_share.map(|share| 100.0 * share))
+        .maybe_with("reads in flight", Unit::Count, of.read_depth);
     Some(parts.into())
 }
 
 /// What a host wrote to files.
 fn sink(of: &FileUse) -> Option<Cell> {
     let (written, seconds) = (of.sink_bytes?, of.write_seconds?);
-    let at = rate_in_calls(written, seconds);
-    let mut text = format!("{}: {} written to files at {at}", of.host, bytes(written));
+    let how = match by_ring(of.write_requests, of.write_depth) {
+        // What calls take is no time of the device.
+        Some(requests) => format!("by {requests}, waited for {seconds:.3} s"),
+        None => format!("at {}", rate_in_calls(written, seconds)),
+    };
+    let mut text = format!("{}: {} written to files {how}", of.host, bytes(written));
     text += &of_workers(of.write_share);
     if let Some(seconds) = of.sync_seconds {
         text += &format!("; then fdatasync(2) took {seconds:.3} s");
@@ -362,7 +372,8 @@ fn sink(of: &FileUse) -> Option<Cell> {
         .with("writing", Unit::Microseconds, 1e6 * seconds)
         .maybe_with("writing, of workers", Unit::Percent, of.write_share.map(|share| 100.0 * share))
         .maybe_with("fdatasync", Unit::Microseconds, of.sync_seconds.map(|seconds| 1e6 * seconds))
-        .maybe_with("read back", Unit::Bytes, of.read_back_bytes.map(|read| read as f64));
+        .maybe_with("read back", Unit::Bytes, of.read_back_bytes.map(|read| read as f64))
+        .maybe_with("writes in flight", Unit::Count, of.write_depth);
     Some(parts.into())
 }
 
@@ -372,6 +383,11 @@ fn rate_in_calls(moved: u64, seconds: f64) -> String {
         true => format!("{} in {seconds:.3} s of calls", bit_rate(moved as f64 * 8.0 / seconds)),
         false => "less time than the clock resolves".to_owned(),
     }
+}
+
+fn by_ring(requests: Option<u64>, depth: Option<f64>) -> Option<String> {
+    let (requests, depth) = (requests?, depth?);
+    Some(format!("{} requests of io_uring ({depth:.1} in flight on average)", count(requests)))
 }
 
 fn of_workers(share: Option<f64>) -> String {
