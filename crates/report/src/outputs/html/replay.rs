@@ -98,7 +98,7 @@ mod tests {
         assert!(error(&page("{\"version\":1,\"study\":\"\",\"host\":\"x\"}")).contains("damaged"));
         assert!(error(&page(&"[".repeat(1_000_000))).contains("damaged"));
         assert!(error(&page(&" ".repeat(LARGEST + 1))).contains("larger than 4 MiB"));
-        let text = serde_json::to_string(&replay()).unwrap();
+        let text = serde_json::to_string(&replay()).unwrap().replace('<', "\\u003c");
         let finding = r#"{"kind":"","metric":null,"axis":null,"at":[],"sentence":"","effect":null,
             "p_value":null,"strength":null,"evidence":[],"points":[]}"#;
         let many = format!("\"findings\":[{}]", vec![finding; FINDINGS + 1].join(","));
