@@ -3,7 +3,7 @@
 use wirecost_model::document::{Finding, show};
 use wirecost_model::metric::Unit;
 
-use super::{Answer, Block, differ, effect, finding, throughput};
+use super::{Answer, Block, differ, disturbances, effect, finding, is_of_datagrams, throughput};
 use crate::Estimate;
 use crate::measured::MeasuredPoint;
 
@@ -15,22 +15,25 @@ pub(super) fn answer(block: &Block<'_>) -> Answer {
     let points = block.points().into_iter();
     let mut all: Vec<(&MeasuredPoint, Estimate)> =
         points.filter_map(|point| Some((point, throughput(point).ok()?))).collect();
-    // Datagrams are sent at a set rate, whatever the path takes.
-    all.retain(|(point, _)| point.runs.iter().all(|run| run.datagrams.is_none()));
+    all.retain(|(point, _)| !is_of_datagrams(point));
     all.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
     let better = all.iter().find(|(_, of)| of.mean > base.mean && differ(*of, base));
     let Some(&(point, best)) = better.or(all.first()) else { return Ok(None) };
     let rate = |of: Estimate| show(Unit::BitsPerSecond, of.mean);
     let name = block.name(point);
+    let disturbed = disturbances(&match better.is_some() {
+        true => vec![point, block.base],
+        false => all.iter().map(|(point, _)| *point).collect(),
+    });
     let text = match better.is_some() {
         true => format!(
-            "throughput is highest with {name}: {}, {:.2}x the base ({})",
+            "throughput is highest with {name}: {}, {:.2}x the base ({}){disturbed}",
             rate(best),
             best.mean / base.mean,
             rate(base)
         ),
         false => format!(
-            "no setting has a higher throughput than the base ({}) by more than 5% and its interval",
+            "no setting has a higher throughput than the base ({}) by more than 5% and its interval{disturbed}",
             rate(base)
         ),
     };

@@ -3,9 +3,10 @@
 use wirecost_model::document::{Finding, show};
 use wirecost_model::metric::Unit;
 
-use super::{Answer, Block, Factor, differ, finding, throughput};
+use super::{Answer, Block, Factor, differ, disturbances, finding, is_of_datagrams, throughput};
 use crate::Estimate;
 use crate::findings::words;
+use crate::measured::MeasuredPoint;
 
 /// The slowest and the fastest value of a factor.
 struct Range<'a> {
@@ -17,7 +18,7 @@ struct Range<'a> {
 impl<'a> Range<'a> {
     /// `None` where fewer than two values were measured.
     fn of(factor: &Factor<'a>) -> Option<Self> {
-        let levels = factor.levels.iter();
+        let levels = factor.levels.iter().filter(|(_, point)| !is_of_datagrams(point));
         let known: Vec<(&str, Estimate)> =
             levels.filter_map(|(value, point)| Some((*value, throughput(point).ok()?))).collect();
         let by_mean = |a: &&(&str, Estimate), b: &&(&str, Estimate)| a.1.mean.total_cmp(&b.1.mean);
@@ -56,12 +57,19 @@ pub(super) fn answer(block: &Block<'_>) -> Answer {
     let names = |ranges: &[&Range<'_>]| {
         words::list(&ranges.iter().map(|range| range.axis.to_owned()).collect::<Vec<_>>())
     };
+    let levels = block.factors.iter().flat_map(|factor| factor.levels.iter().map(|(_, at)| *at));
+    let mut points: Vec<&MeasuredPoint> = levels.filter(|point| !is_of_datagrams(point)).collect();
+    points.sort_by_key(|point| std::ptr::from_ref(*point));
+    points.dedup_by_key(|point| std::ptr::from_ref(*point));
+    let disturbed = disturbances(&points);
     let told: Vec<String> = matter.iter().map(|range| range.text()).collect();
     let text = match (matter.is_empty(), rest.is_empty()) {
-        (true, _) => format!("no factor changes throughput by more than 5%: {}", names(&rest)),
-        (false, true) => format!("throughput depends on {}", words::list(&told)),
+        (true, _) => {
+            format!("no factor changes throughput by more than 5%: {}{disturbed}", names(&rest))
+        }
+        (false, true) => format!("throughput depends on {}{disturbed}", words::list(&told)),
         (false, false) => format!(
-            "throughput depends on {}; it changes by less than 5%, or less than its interval, with {}",
+            "throughput depends on {}; it changes by less than 5%, or less than its interval, with {}{disturbed}",
             words::list(&told),
             names(&rest)
         ),

@@ -5,6 +5,7 @@
 
 mod achieved;
 mod best;
+mod datagrams;
 mod design;
 mod ends;
 mod factors;
@@ -13,9 +14,11 @@ mod smallest;
 mod tests;
 
 use wirecost_model::document::Finding;
+use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
 use crate::conclusions::{Answer, effect, figure, mean};
+use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::{Conclusions, Estimate};
 
@@ -47,6 +50,7 @@ static RULES: &[Rule] = &[
         question: "throughput by congestion control",
         answer: achieved::throughput,
     },
+    Rule { name: "datagrams", question: "what UDP achieves", answer: datagrams::answer },
     Rule {
         name: "convergence",
         question: "convergence by congestion control",
@@ -85,6 +89,29 @@ pub fn conclusions(measured: &Measurements) -> Conclusions {
 
 fn throughput(point: &MeasuredPoint) -> Result<Estimate, String> {
     mean(point, |run| figure(run, "throughput"))
+}
+
+/// Whether it is of datagrams: they are sent at a set rate, whatever the path takes.
+fn is_of_datagrams(point: &MeasuredPoint) -> bool {
+    point.runs.iter().any(|run| run.datagrams.is_some())
+}
+
+/// What took CPU time, or kept packets back, beside the load.
+const DISTURBED: [(&str, &str); 2] = [
+    ("foreign-cpu", "other programs used CPU time"),
+    ("link-late", "the emulated links fell behind"),
+];
+
+/// How many runs of these points were disturbed, as the end of a sentence; empty where none was.
+fn disturbances(points: &[&MeasuredPoint]) -> String {
+    let runs = || points.iter().flat_map(|point| &point.runs);
+    let parts = DISTURBED.iter().filter_map(|(code, what)| {
+        let has = |run: &&Run| run.warnings.iter().any(|of| of.code == *code);
+        let number = runs().filter(has).count();
+        (number > 0).then(|| format!("in {number} of {} runs {what}", runs().count()))
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { String::new() } else { format!("; {}", words::list(&parts)) }
 }
 
 /// Whether two means differ by more than matters, and by more than their intervals.

@@ -7,6 +7,7 @@ use wirecost_model::study::number;
 
 use super::{Answer, Block, axis_value, effect, finding, mean, throughput};
 use crate::Estimate;
+use crate::measured::MeasuredPoint;
 
 /// Share of the best throughput that is enough.
 const ENOUGH: f64 = 0.95;
@@ -39,16 +40,23 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
         None => format!("the study has no axis {axis}"),
     })?;
     let mut sizes: Vec<(f64, &str, Estimate)> = Vec::new();
+    let mut clipped: Vec<String> = Vec::new();
     let mut best: f64 = 0.0;
     for (value, point) in &factor.levels {
         let rate = throughput(point)?;
-        // Those that are no number, such as automatic ones, only say what can be reached.
+        // Those that are no number, such as automatic ones, and those that were not granted only say what can be reached.
         best = best.max(rate.mean);
-        sizes.extend(number(value).map(|size| (size, *value, rate)));
+        match granted(point, axis) {
+            Some(granted) => clipped.push(format!("{value}: not tested, {granted} was granted")),
+            None => sizes.extend(number(value).map(|size| (size, *value, rate))),
+        }
     }
     sizes.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(smallest), Some(largest)) = (sizes.first(), sizes.last()) else {
-        return Err(format!("{axis} has no value that is a number"));
+        return Err(match clipped.is_empty() {
+            true => format!("{axis} has no value that is a number"),
+            false => format!("no value of {axis} was granted: {}", clipped.join("; ")),
+        });
     };
     let share = |rate: &Estimate| 100.0 * rate.mean / best;
     let found = sizes.iter().find(|(_, _, rate)| rate.mean >= ENOUGH * best);
@@ -79,6 +87,7 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
         format!("{value}: {}, {:.0}%", show(Unit::BitsPerSecond, rate.mean), share(rate))
     });
     let mut evidence: Vec<String> = evidence.collect();
+    evidence.extend(clipped);
     evidence.extend(product.err().map(|reason| format!("bandwidth-delay product: {reason}")));
     Ok(Some(Finding {
         metric: Some("throughput".to_owned()),
@@ -86,6 +95,16 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
         evidence,
         ..finding(block, Some(axis), block.sentence(&text))
     }))
+}
+
+/// What the kernel granted of an option of sockets that was clipped.
+fn granted(point: &MeasuredPoint, axis: &str) -> Option<String> {
+    let option = axis.strip_prefix("option.")?;
+    // `wndsz.send` and `wndsz.receive` are halves of `wndsz`.
+    let is_of = |name: &str| name.split('.').next() == Some(option);
+    let settings = point.runs.iter().flat_map(|run| &run.settings);
+    let mut clipped = settings.filter(|of| is_of(&of.name) && of.requested != of.effective);
+    clipped.next().map(|of| of.effective.clone())
 }
 
 /// Rate of the slowest link times the smallest round-trip time, bytes; at the base.

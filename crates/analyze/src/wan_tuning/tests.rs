@@ -3,11 +3,12 @@
 
 use wirecost_model::convergence::{Convergence, ConvergenceState};
 use wirecost_model::host::HostFacts;
-use wirecost_model::measure::Bytes;
+use wirecost_model::measure::{Bytes, Setting};
 use wirecost_model::program::Side;
-use wirecost_model::run::{Fairness, HostRow, Rfc6349, Run};
+use wirecost_model::run::{Datagrams, Fairness, HostRow, Rfc6349, Run};
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, StudyRunRef};
+use wirecost_model::warning::Entry;
 
 use super::*;
 use crate::fixtures;
@@ -25,6 +26,8 @@ const AXES: [(&str, &str); 5] = [
 struct Study {
     runs: Vec<Run>,
     place: u32,
+    /// Further axes, with their base.
+    axes: Vec<(&'static str, &'static str)>,
 }
 
 impl Study {
@@ -34,7 +37,8 @@ impl Study {
             let changed = changed.iter().find(|(name, _)| *name == axis);
             Value::new(axis, changed.map_or(base, |(_, value)| value))
         };
-        let axes = [("connections", streams)].into_iter().chain(AXES).map(value).collect();
+        let axes = [("connections", streams)].into_iter().chain(AXES).chain(self.axes.clone());
+        let axes = axes.map(value).collect();
         let point = Point { axes, settings: Vec::new() };
         let from = self.runs.len();
         for (repeat, gigabits) in (1..).zip(gigabits) {
@@ -198,6 +202,90 @@ fn the_smallest_buffer_that_is_enough_stands_beside_the_product() {
              bandwidth-delay product is 25.0 MB, 16667 packets of 1500 bytes."
         ]
     );
+}
+
+/// A limit of the kernel (tcp_rmem, rmem_max) is no size that was tried.
+#[test]
+fn buffers_that_were_not_granted_were_not_tried() {
+    let clips = |runs: &mut [Run], bytes: &str| {
+        for run in runs {
+            run.settings.push(Setting {
+                name: "wndsz.receive".to_owned(),
+                host: "h2".to_owned(),
+                requested: bytes.to_owned(),
+                effective: "4194304".to_owned(),
+                previous: None,
+            });
+        }
+    };
+    let mut study = Study::default();
+    study.add("5", &[], &[6.8]);
+    study.add("5", &[("option.wndsz", "auto")], &[6.9]);
+    clips(study.add("5", &[("option.wndsz", "8m")], &[6.8]), "8388608");
+    clips(study.add("5", &[("option.wndsz", "16m")], &[6.8]), "16777216");
+    clips(&mut study.runs[..1], "20971520");
+    assert!(study.sentences("socket-buffer").is_empty());
+    let unanswered = study.conclusions().unanswered;
+    let buffer = unanswered.iter().find(|(question, _)| question.contains("socket buffer"));
+    let reason = &buffer.unwrap().1[0];
+    assert!(reason.contains("no value of option.wndsz was granted: 20m: not tested"), "{reason}");
+    study.add("5", &[("option.wndsz", "2m")], &[6.6]);
+    let least = "the smallest socket buffer that was tried, 2m, reaches 96%";
+    assert!(
+        study.sentences("socket-buffer")[0].contains(least),
+        "{:?}",
+        study.sentences("socket-buffer")
+    );
+    let found = study.conclusions().findings;
+    let buffer = found.iter().find(|finding| finding.kind == "socket-buffer").unwrap();
+    assert!(
+        buffer.evidence.iter().any(|of| of.starts_with("8m: not tested, 4194304")),
+        "{buffer:?}"
+    );
+}
+
+/// The rate of datagrams is set: what arrives is no effect of a factor.
+#[test]
+fn datagrams_are_told_apart() {
+    let mut study = Study { axes: vec![("traffic", "tcp")], ..Study::default() };
+    study.add("5", &[], &[6.8]);
+    study.add("5", &[("option.cc", "reno")], &[6.2]);
+    study.add("5", &[("size", "512k")], &[6.9]);
+    for (gigabits, lost) in [(0.45, 5), (0.2, 600)] {
+        study.runs.retain(|run| run.datagrams.is_none());
+        let udp = &mut study.add("5", &[("traffic", "udp")], &[gigabits])[0];
+        udp.offered_bits_per_second = Some(450e6);
+        udp.datagrams = Some(Datagrams {
+            sent: 1000,
+            received: 1000 - lost,
+            lost: lost as i64,
+            late: 0,
+            reordered: None,
+            duplicated: None,
+            loss_bursts: None,
+            jitter_us: None,
+            one_way_us: None,
+            after_ramp: None,
+        });
+        let factors = &study.sentences("factors")[0];
+        assert!(!factors.contains("traffic"), "{factors}");
+        let told = &study.sentences("datagrams")[0];
+        let is_more = told.contains("more than the path carries");
+        assert_eq!(is_more, lost > 10, "{told}");
+        assert!(told.contains("of 450 Mb/s of UDP that is offered"), "{told}");
+    }
+}
+
+#[test]
+fn disturbed_runs_are_told_in_the_sentences_that_rest_on_them() {
+    let mut study = seed();
+    let best = study.add("5", &[("size", "512k")], &[8.5]);
+    let late = Entry { code: "link-late".to_owned(), message: String::new(), brief: None };
+    best[0].warnings.push(late);
+    let told = "; in 1 of 2 runs the emulated links fell behind.";
+    assert!(study.sentences("best")[0].ends_with(told), "{:?}", study.sentences("best"));
+    let told = "; in 1 of 3 runs the emulated links fell behind.";
+    assert!(study.sentences("factors")[0].ends_with(told), "{:?}", study.sentences("factors"));
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn setting(of: &Searched<'_>) -> Section {
             Cell::text(of.factors[factor].clone()),
             Cell::set(of.level(factor, 0)),
             Cell::set(of.level(factor, *level)),
-            Cell::text(evidence_of(of.outcome, factor, *level)),
+            Cell::text(evidence_of(of, factor, *level)),
         ]);
     }
     if !table.rows.is_empty() {
@@ -173,18 +173,25 @@ fn setting(of: &Searched<'_>) -> Section {
         section.note("`keep` is what the host or the profile has without a change.");
         section.note(
             "The confirmation is of the whole setting. Evidence is of one factor in the screening: where it is \
-             `none`, the setting may be as good without that change.",
+             `none`, the setting may be as good without that change; where it is `against`, the factor alone makes it \
+             worse, and the setting may be better without it.",
         );
     }
     section
 }
 
 /// What speaks for a factor's level in a setting.
-fn evidence_of(outcome: &Outcome, factor: usize, level: usize) -> &'static str {
+fn evidence_of(of: &Searched<'_>, factor: usize, level: usize) -> &'static str {
+    let outcome = of.outcome;
     let interacts = outcome.interactions.iter().any(|pair| pair.a == factor || pair.b == factor);
     let alone = outcome.factors.get(factor).map_or("none", |of| evidence(of.adjusted_p));
+    let is_worse = |effect: &FactorEffect| (effect.ratio < 1.0) == of.maximize;
     match (level, alone) {
         (0 | 1, "none") if interacts => "interaction",
+        // Alone it does harm: it came into the setting with others.
+        (1, alone) if alone != "none" && outcome.factors.get(factor).is_some_and(is_worse) => {
+            "against"
+        }
         (0 | 1, alone) => alone,
         _ => "race",
     }
@@ -320,7 +327,7 @@ fn candidates(of: &Searched<'_>) -> Section {
 fn commands(of: &Searched<'_>) -> Section {
     let mut section = Section::named("commands", "Commands");
     for (label, text, commands) in [
-        ("keep", "make the setting permanent:", &of.keep),
+        ("keep", "keep the setting:", &of.keep),
         ("undo", "go back to what was set before:", &of.undo),
     ] {
         if !commands.is_empty() {
@@ -421,6 +428,32 @@ mod tests {
             });
         let names: Vec<&str> = all.iter().map(|section| section.name.as_str()).collect();
         format!("{} {}", names.join(","), texts.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn evidence_of_harm_is_no_evidence_for_a_setting() {
+        let of = |outcome: &Outcome, maximize: bool| {
+            let objective = metrics::find("throughput").unwrap();
+            let searched = Searched {
+                objective: &objective,
+                maximize,
+                bounds: &[],
+                factors: &[],
+                levels: &[],
+                outcome,
+                left_out: &[],
+                keep: Vec::new(),
+                undo: Vec::new(),
+                notes: Vec::new(),
+            };
+            evidence_of(&searched, 1, 1)
+        };
+        let mut outcome = outcome(Verdict::Better, true);
+        assert_eq!((of(&outcome, true), of(&outcome, false)), ("very strong", "against"));
+        outcome.factors[1].ratio = 0.92;
+        assert_eq!((of(&outcome, true), of(&outcome, false)), ("against", "very strong"));
+        outcome.factors[1].adjusted_p = 0.5;
+        assert_eq!(of(&outcome, true), "none");
     }
 
     #[test]
