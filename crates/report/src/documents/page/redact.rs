@@ -194,11 +194,15 @@ impl Pseudonyms {
     fn replace_unknown(&mut self, text: &mut String) {
         for (kind, pattern) in &*PATTERNS {
             let changed = pattern.replace_all(text, |found: &Captures<'_>| {
+                let after = found.get(2).and_then(|found| text[found.end()..].chars().next());
+                // `>::call_once` is a function.
+                let is_part = found[2].starts_with("::")
+                    && after.is_some_and(|of| of.is_alphabetic() || of == '_');
                 let (before, found) = (&found[1], &found[2]);
                 // A sentence may end with it.
                 let bare = found.trim_end_matches(['.', ':', '!', '?']);
                 let end = &found[bare.len()..];
-                match is_hidden(kind, bare) {
+                match is_hidden(kind, bare) && !is_part {
                     true => format!("{before}{}{end}", self.of(kind, bare)),
                     false => format!("{before}{found}"),
                 }
@@ -337,6 +341,7 @@ mod tests {
             "16,686 /s, cycles/KByte, TCP/UDP and (usr/sys/intr/idle) (70/11/17/0)",
             "/proc/stat, /sys/kernel/btf, docs/html.md; 12:30:15; Linux 6.18.5; 0000:3b:00.0; 0.0.0.0",
             "std::io::Error",
+            "<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once",
         ] {
             let mut text = kept.to_owned();
             pseudonyms.replace_unknown(&mut text);
