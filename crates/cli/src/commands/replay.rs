@@ -13,6 +13,7 @@ use wirecost_store::input::{PAGE, read_text};
 
 use super::output::Format;
 use super::parse_time_not_zero;
+use super::report::refuse;
 use super::run::{ConflictOptions, HostOptions};
 use super::study::{PageStudy, replay_study};
 use crate::Failure;
@@ -66,6 +67,15 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(self) -> Result<Status, Failure> {
+        let made = self.replayed();
+        if let (Err(failure), Format::Json) = (&made, self.format) {
+            // If the document cannot be written either, the first failure is reported.
+            let _ = refuse(failure.status, &failure.message);
+        }
+        made
+    }
+
+    fn replayed(&self) -> Result<Status, Failure> {
         let name = self.page.display();
         let text = read_text(&self.page, PAGE)
             .map_err(|error| Failure::usage(format!("cannot read the page {name}: {error}")))?;

@@ -166,7 +166,13 @@ fn a_page_names_no_host_no_file_and_no_setting() {
             "names the file or directory passwd",
         ),
         (
-            |plan| profile(plan, "duration = \"1s\"", "duration = \"1s\"\ntrace = \"/etc/passwd\""),
+            |plan| {
+                profile(
+                    plan,
+                    "duration = \"1s\"",
+                    "duration = \"1s\"\narrivals = { trace = \"/etc/passwd\" }",
+                )
+            },
             "a profile of a page may read no file",
         ),
         (|plan| study(plan, "own.toml", "/etc/passwd"), "it has no profile /etc/passwd"),
