@@ -409,7 +409,11 @@ fn axes_about_a_lab_are_left_out_elsewhere_and_others_on_request() {
     assert!(in_lab.stdout.contains(" size=64k tune.mtu=9000 connections=1 load=max"), "{in_lab}");
     let here = check(&["--loopback"]);
     assert!(!here.stdout.contains("tune.mtu"), "{here}");
-    assert!(here.stderr.contains("the study has no axis tune.mtu; --axis adds one"), "{here}");
+    assert!(
+        here.stderr
+            .contains("the study has no axis tune.mtu; --tunables keeps it, --axis adds one"),
+        "{here}"
+    );
     let asked = check(&["--loopback", "--axis", "tune.mtu=1280,1500"]);
     assert!(asked.stdout.contains("tune.mtu=1280") && asked.stderr.is_empty(), "{asked}");
     let removed = check(&["--axis", "tune.mtu=", "--axis", "load="]);

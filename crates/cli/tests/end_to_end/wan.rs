@@ -203,4 +203,14 @@ fn the_built_in_study_can_be_made_without_its_lab() {
     assert!(flat.contains("without a lab, the study has no axis tune.mtu"), "{check}");
     assert!(flat.contains("without a lab, the study has no links of its own"), "{check}");
     assert!(check.stdout.contains("base connections=5"), "{check}");
+    assert!(!check.stdout.contains("tune.mtu=9000"), "{check}");
+
+    // Settings of hosts stay where the user wants them changed.
+    let tunables = ["study", "check", "@wan-tuning", "--loopback", "--tunables"];
+    let check = Program::new(tunables).finish();
+    assert_eq!(check.code, 0, "{check}");
+    for kept in ["tune.mtu=9000", "tune.txqueuelen=100", "tune.netdev_budget=1000", "tso off"] {
+        assert!(check.stdout.contains(kept), "{kept}: {check}");
+    }
+    assert!(!check.stdout.contains("coalescing"), "{check}");
 }

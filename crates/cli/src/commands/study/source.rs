@@ -45,6 +45,11 @@ pub(super) struct Source {
     #[arg(long, conflicts_with_all = ["lab", "hosts", "vm"])]
     loopback: bool,
 
+    /// Outside of a lab, keep the study's axes of settings of hosts (`tune.NAME`). Each run restores what it changes.
+    /// `--set tune-device=NAME` selects the device of hosts on agents.
+    #[arg(long)]
+    tunables: bool,
+
     #[command(flatten)]
     hosts: HostOptions,
 
@@ -120,6 +125,7 @@ impl Source {
             set: Vec::new(),
             repeat,
             loopback,
+            tunables: false,
             hosts: hosts.clone(),
             seed: None,
             sealed: true,
@@ -243,15 +249,21 @@ impl Source {
         if definition.place != Place::Lab || !definition.hosts.is_empty() || !elsewhere {
             return Ok(());
         }
-        for axis in definition.axes_of(&[settings::OF_LAB, settings::OF_HOSTS]) {
+        let of_lab = &[settings::OF_LAB, settings::OF_HOSTS][..if self.tunables { 1 } else { 2 }];
+        let kept_by_option = definition.axes_of(&[settings::OF_HOSTS]);
+        for axis in definition.axes_of(of_lab) {
             definition.remove_axis(&axis).map_err(failure)?;
             if !self.axes.iter().any(|(name, _)| *name == axis) {
+                let how = match kept_by_option.contains(&axis) {
+                    true => "--tunables keeps it, --axis adds one",
+                    false => "--axis adds one",
+                };
                 terminal::warn(format_args!(
-                    "wirecost: without a lab, the study has no axis {axis}; --axis adds one"
+                    "wirecost: without a lab, the study has no axis {axis}; {how}"
                 ));
             }
         }
-        for (axis, labels) in definition.drop_values_of(&[settings::OF_LAB, settings::OF_HOSTS]) {
+        for (axis, labels) in definition.drop_values_of(of_lab) {
             let values = labels.join(", ");
             terminal::warn(format_args!(
                 "wirecost: without a lab, the study's axis {axis} is without {values}"
