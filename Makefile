@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dist install vm test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
+.PHONY: help demo dist install vm test test-long need-to-test lint fmt docs fuzz fuzz-long readme gallery compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ fuzz-long: need-to-test ## Run every fuzz target for ten minutes.
 
 readme: ## Run the examples in README.md again, and put what they print there.
 	@scripts/readme
+
+gallery: ## Run the studies of docs/gallery again, and put their pages and pictures there: half an hour.
+	@scripts/gallery
 
 compare-uperf: ## What uperf and wirecost count of the same profiles: UPERF=/path/to/uperf (1.0.8).
 	@test -n "$(UPERF)" || { echo 'name a uperf binary: make compare-uperf UPERF=/path/to/uperf' >&2; exit 2; }

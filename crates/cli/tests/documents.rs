@@ -87,7 +87,7 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
 fn links_between_documents_resolve() {
     let mut checked = 0;
     let mut broken = Vec::new();
-    for directory in ["", "docs", "docs/adr", "docs/measurements"] {
+    for directory in ["", "docs", "docs/adr", "docs/gallery", "docs/measurements"] {
         for path in markdown_files(&tree().join(directory)) {
             let text = fs::read_to_string(&path).unwrap();
             for target in targets(&text) {
