@@ -17,10 +17,13 @@ pub(super) fn check(loaded: &Loaded) -> Result<(), Failure> {
     if let Some(name) = program::remote_hosts(profile).iter().find(|name| !is_assigned(name)) {
         return refused(format!("the profile names the host {name}"));
     }
+    // Built-in profiles send this program itself, which is on every host.
+    let own = std::env::current_exe().ok().map(|path| path.display().to_string());
+    let is_own = |path: &str| own.as_deref() == Some(path);
     let transactions = profile.groups.iter().flat_map(|group| &group.transactions);
     for flowop in transactions.flat_map(|transaction| &transaction.flowops) {
         let options = &flowop.options;
-        if let Some(directory) = &options.dir {
+        if let Some(directory) = options.dir.as_ref().filter(|directory| !is_own(directory)) {
             return refused(format!("the profile names the file or directory {directory}"));
         }
         if let Some(address) = &options.bind {
@@ -28,6 +31,9 @@ pub(super) fn check(loaded: &Loaded) -> Result<(), Failure> {
         }
         for (name, value) in options.io.iter() {
             let is_file = ["source", "sink"].contains(&name);
+            if matches!(value, IoValue::Text(text) if name == "source" && is_own(text)) {
+                continue;
+            }
             match value {
                 IoValue::Text(text) if is_file || text.contains('/') => {
                     return refused(format!(
