@@ -42,6 +42,12 @@ impl Conclusions {
     }
 }
 
+/// What took CPU time, or kept packets back, beside the load: codes of warnings, and words.
+pub(crate) const DISTURBED: [(&str, &str); 2] = [
+    ("foreign-cpu", "other programs used CPU time"),
+    ("link-late", "the emulated links fell behind"),
+];
+
 /// A figure of a run, by the name of its metric.
 pub(crate) fn figure(run: &Run, name: &str) -> Result<f64, String> {
     metrics::find(name).map_err(|unknown| unknown.to_string())?.of(run)

@@ -6,8 +6,14 @@ use crate::place::{PLACE, Place};
 use crate::scalar::{AxisValue, Scalar};
 
 /// Names of settings of machines, and of files on them, by how they begin.
-const OF_MACHINES: [&str; 5] =
-    ["tune.", "tune-device", "allow-control-device", "cc_object", "run.cc_object"];
+const OF_MACHINES: [&str; 6] = [
+    "tune.",
+    "tune-device",
+    "run.tune-device",
+    "allow-control-device",
+    "cc_object",
+    "run.cc_object",
+];
 /// Settings that may name hosts and their CPUs.
 const OF_CPUS: [&str; 4] = ["cpus", "run.cpus", "workers", "run.workers"];
 /// Keys of links that name a file.

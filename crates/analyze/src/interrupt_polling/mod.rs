@@ -14,7 +14,7 @@ use wirecost_model::program::Side;
 use wirecost_model::run::{HostRow, Run};
 use wirecost_model::study::Value;
 
-use crate::conclusions::{Answer, effect, figure, mean};
+use crate::conclusions::{Answer, DISTURBED, effect, figure, mean};
 use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::{Conclusions, Estimate};
@@ -105,12 +105,6 @@ fn without_effect(run: &Run, receives: fn(&HostRow) -> bool) -> Option<String> {
     let warning = warnings.find(|of| of.code == "no-effect" && is_of_one(&of.message))?;
     Some(warning.message.clone())
 }
-
-/// What took CPU time, or kept packets back, beside the load.
-const DISTURBED: [(&str, &str); 2] = [
-    ("foreign-cpu", "other programs used CPU time"),
-    ("link-late", "the emulated links fell behind"),
-];
 
 fn disturbance(point: &MeasuredPoint) -> Option<&'static str> {
     let has =

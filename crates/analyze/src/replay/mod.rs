@@ -48,7 +48,7 @@ pub fn replayed(there: &[Finding], found: &[Finding], measured: &Measurements) -
             Some(reason) => (Verdict::NotTested, Here::Nothing(reason)),
             None => match measured_again(finding, measured) {
                 Some(known) => known,
-                None => found_again(finding, found),
+                None => found_again(finding, there, found),
             },
         };
         Replayed { finding: finding.clone(), verdict, here }
@@ -59,7 +59,7 @@ pub fn replayed(there: &[Finding], found: &[Finding], measured: &Measurements) -
 /// Findings that the other study does not have.
 #[must_use]
 pub fn new<'a>(there: &[Finding], found: &'a [Finding]) -> Vec<&'a Finding> {
-    let is_new = |here: &&Finding| !there.iter().any(|of| is_same(of, here));
+    let is_new = |here: &&Finding| counterpart(here, found, there).is_none();
     found.iter().filter(is_new).collect()
 }
 
@@ -124,9 +124,8 @@ fn overlap(a: &Effect, b: &Effect) -> bool {
 }
 
 /// A finding without two values to compare, among those of this study.
-fn found_again(finding: &Finding, found: &[Finding]) -> (Verdict, Here) {
-    let same = found.iter().find(|here| is_same(finding, here));
-    if let Some(same) = same {
+fn found_again(finding: &Finding, there: &[Finding], found: &[Finding]) -> (Verdict, Here) {
+    if let Some(same) = counterpart(finding, there, found) {
         let verdict = match (&finding.effect, &same.effect) {
             (Some(there), Some(here)) if overlap(there, here) => Verdict::Holds,
             (Some(there), Some(here)) => apart(there, here),
@@ -148,6 +147,35 @@ fn found_again(finding: &Finding, found: &[Finding]) -> (Verdict, Here) {
             (Verdict::NotShown, Here::Nothing(reason))
         }
     }
+}
+
+/// The finding of another study that is about the same. Where several could be (functions, hosts), it is the one in the
+/// same words.
+fn counterpart<'a>(
+    finding: &Finding,
+    own: &[Finding],
+    others: &'a [Finding],
+) -> Option<&'a Finding> {
+    let mut same = others.iter().filter(|other| is_same(finding, other));
+    let first = same.next();
+    let is_only = same.next().is_none() && own.iter().filter(|of| is_same(finding, of)).count() < 2;
+    let wanted = words(finding);
+    let is_meant = |other: &&Finding| is_same(finding, other) && words(other) == wanted;
+    if is_only { first } else { others.iter().find(is_meant) }
+}
+
+/// The sentence without figures, and without the units behind them.
+fn words(finding: &Finding) -> Vec<&str> {
+    let is_figure = |word: &str| {
+        let word = word.trim_start_matches(['(', '+', '-', '~']);
+        word.starts_with(|letter: char| letter.is_ascii_digit())
+    };
+    let is_unit = |word: &str| {
+        let word = word.trim_end_matches([',', '.', ')', ':', ';']);
+        ["b/s", "kb/s", "Mb/s", "Gb/s", "us", "ms", "s", "ns", "/s", "KB", "MB", "B"]
+            .contains(&word)
+    };
+    finding.sentence.split_whitespace().filter(|word| !is_figure(word) && !is_unit(word)).collect()
 }
 
 /// Of sizes that differ.

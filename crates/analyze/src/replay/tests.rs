@@ -134,3 +134,26 @@ fn findings_without_a_ratio_are_looked_for() {
     assert!(new(&found, &found).is_empty());
     assert_eq!(new(&[], &found).len(), found.len());
 }
+
+/// Findings about functions and hosts differ in their words only.
+#[test]
+fn findings_of_several_things_are_told_apart_by_their_words() {
+    let here = engines(1.5, 2);
+    let of = |name: &str, share: f64| {
+        let mut finding = of_engine(&findings(&here));
+        finding.kind = "functions".to_owned();
+        finding.sentence = format!("The share of {name} grows to {share}% (at 1.2 Gb/s).");
+        let effect = finding.effect.as_mut().unwrap();
+        (effect.value, effect.interval, effect.between) = (share, Some((share, share + 1.0)), None);
+        finding
+    };
+    let there = [of("copy_to_user", 5.0), of("tcp_ack", 9.0)];
+    let found = [of("tcp_ack", 9.5), of("skb_release_data", 5.5)];
+    let verdicts: Vec<Verdict> =
+        replayed(&there, &found, &here).iter().map(|of| of.verdict).collect();
+    assert_eq!(verdicts, [Verdict::NotShown, Verdict::Holds]);
+    assert_eq!(new(&there, &found), [&found[1]]);
+    // One alone on both sides is the same, whatever its words.
+    let one = replayed(&there[..1], &found[1..], &here);
+    assert_eq!(one[0].verdict, Verdict::Holds);
+}

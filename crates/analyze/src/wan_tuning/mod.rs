@@ -17,7 +17,7 @@ use wirecost_model::document::Finding;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
-use crate::conclusions::{Answer, effect, figure, mean};
+use crate::conclusions::{Answer, DISTURBED, effect, figure, mean};
 use crate::findings::words;
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::{Conclusions, Estimate};
@@ -95,12 +95,6 @@ fn throughput(point: &MeasuredPoint) -> Result<Estimate, String> {
 fn is_of_datagrams(point: &MeasuredPoint) -> bool {
     point.runs.iter().any(|run| run.datagrams.is_some())
 }
-
-/// What took CPU time, or kept packets back, beside the load.
-const DISTURBED: [(&str, &str); 2] = [
-    ("foreign-cpu", "other programs used CPU time"),
-    ("link-late", "the emulated links fell behind"),
-];
 
 /// How many runs of these points were disturbed, as the end of a sentence; empty where none was.
 fn disturbances(points: &[&MeasuredPoint]) -> String {

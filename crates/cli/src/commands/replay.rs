@@ -22,8 +22,8 @@ use crate::Failure;
 ///
 /// The page is one that `wirecost report --format html` or `--html` wrote of a study. Of it are taken: the
 /// study without hosts, settings of machines and files, its profiles, its seed and its findings. Where it
-/// runs is for you to say. See docs/replay.md. Exit codes: 0 ok, 1 a finding is contradicted or not shown,
-/// 2 usage error or a page that cannot be run again, 3 a host or the network failed, 4 a run is invalid, 130 interrupted.
+/// runs is for you to say. See docs/replay.md. Exit codes: 0 ok, 1 a finding is contradicted or not shown, or none was
+/// tested, 2 usage error or a page that cannot be run again, 3 a host or the network failed, 4 a run is invalid, 130 interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// HTML page of a study.
@@ -107,8 +107,10 @@ impl Replay {
         let fails = |of: &replay::Replayed| {
             matches!(of.verdict, replay::Verdict::Contradicted | replay::Verdict::NotShown)
         };
+        let is_untested = |of: &replay::Replayed| of.verdict == replay::Verdict::NotTested;
+        let none_tested = !replayed.is_empty() && replayed.iter().all(is_untested);
         Ok(match document.status {
-            Status::Ok if replayed.iter().any(fails) => Status::Failed,
+            Status::Ok if none_tested || replayed.iter().any(fails) => Status::Failed,
             status => status,
         })
     }

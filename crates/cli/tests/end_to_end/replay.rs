@@ -114,7 +114,8 @@ fn a_ratio_of_the_page_is_measured_here_with_an_interval() {
     let once = hostile(&folder, with_finding, &["--repeat", "1"]);
     assert!(once.stdout.contains("not tested"), "{once}");
     assert!(once.stdout.contains("1: With size 64, throughput is 40x"), "{once}");
-    assert!([0, 4].contains(&once.code), "{once}");
+    // Nothing was tested: that is no success.
+    assert!([1, 4].contains(&once.code), "{once}");
 }
 
 /// A page that somebody wrote with this plan.
@@ -196,6 +197,11 @@ fn a_page_names_no_host_no_file_and_no_setting() {
             "ran on other hosts (hosts), and a page names none",
         ),
         (|plan| study(plan, "500ms", "100h"), "and the limit is 2h"),
+        (
+            |plan| study(plan, "500ms\"", "100h\"\nengine = \"af_xdp_native\""),
+            "the engine af_xdp_native changes the network device",
+        ),
+        (|plan| study(plan, "times = 3", "times = 4294967295"), "and the limit is 2h"),
         (|plan| plan["command"] = "rm".into(), "is damaged"),
         (|plan| plan["version"] = 2.into(), "has version 2"),
         (|plan| plan["study"] = "profile = ".into(), "string values must be quoted"),
@@ -208,6 +214,15 @@ fn a_page_names_no_host_no_file_and_no_setting() {
         assert!(finished.stderr.contains(reason), "{reason}: {finished}");
         assert!(!finished.stderr.contains("root:"), "{finished}");
     }
+
+    // The time of iterations is unknown before.
+    let endless = |plan: &mut Value| {
+        profile(plan, "duration = \"1s\"", "iterations = 2147483647");
+        study(plan, "duration = \"500ms\"\nramp = \"100ms\"\n", "");
+    };
+    let stopped = hostile(&folder, endless, &["--repeat", "1", "--longest", "5s"]);
+    assert_eq!(stopped.code, 130, "{stopped}");
+    assert!(stopped.stderr.contains("stopped after 5s"), "{stopped}");
 
     let with_settings = |plan: &mut Value| {
         study(

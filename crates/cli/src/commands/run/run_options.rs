@@ -113,7 +113,7 @@ impl RunOptions {
         let load = if self.sealed { profile::load_sealed } else { profile::load };
         let mut loaded = load(&self.profile, &self.variables, hosts)?;
         if self.sealed {
-            sealed::check(&loaded)?;
+            sealed::check(&loaded, self.settings().engine.as_str())?;
         }
         if let Some(refusal) = runnable::refused_by_language(&loaded) {
             return Err(refusal);

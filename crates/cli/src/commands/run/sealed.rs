@@ -7,12 +7,18 @@ use crate::Failure;
 use crate::profile::Loaded;
 
 const HELP: &str =
-    "take the profile from the page yourself, read it, and run it with `wirecost study run`";
+    "take study and profile from the page yourself, read them, and use `wirecost study run`";
 
-/// Refuses a profile that names a host, an address or a file.
-pub(super) fn check(loaded: &Loaded) -> Result<(), Failure> {
+/// Changes how a device works, for all of its traffic.
+const NATIVE: &str = "af_xdp_native";
+
+/// Refuses a profile that names a host, an address or a file, and an engine that changes a device.
+pub(super) fn check(loaded: &Loaded, engine: &str) -> Result<(), Failure> {
     let profile = &loaded.profile;
     let refused = |what: String| Err(Failure::usage(format!("{}: {what}", loaded.name)).help(HELP));
+    if engine == NATIVE {
+        return refused(format!("the engine {NATIVE} changes the network device"));
+    }
     let is_assigned = |name: &String| loaded.assigned.iter().any(|(_, assigned)| assigned == name);
     if let Some(name) = program::remote_hosts(profile).iter().find(|name| !is_assigned(name)) {
         return refused(format!("the profile names the host {name}"));

@@ -9,7 +9,6 @@ use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::{Document, Replay, Section};
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
-use wirecost_model::visible::visible;
 use wirecost_report::tables::TableRequest;
 use wirecost_study::{Definition, PLACE, Repeat, TableChoice};
 
@@ -43,6 +42,7 @@ impl Saved {
         out: Option<&Path>,
         conflict: ConflictOptions,
         quiet: bool,
+        longest: Option<Duration>,
     ) -> Result<Self, Failure> {
         let temporary = match out {
             Some(_) => None,
@@ -55,7 +55,7 @@ impl Saved {
             (None, Some(temporary)) => temporary.path().join("study"),
             (out, _) => out.unwrap_or(Path::new("")).to_owned(),
         };
-        let output = Output { quiet, ..Output::default() };
+        let output = Output { quiet, longest, ..Output::default() };
         let finished = make_runs(loaded, Some(&path), conflict, &output)?;
         Ok(Self { finished, temporary })
     }
@@ -118,7 +118,7 @@ impl Repeated<'_> {
             definition.set(&name, &value);
         }
         let loaded = Loaded::on(definition, self.hosts)?;
-        let saved = Saved::run(&loaded, self.out, self.conflict, self.quiet)?;
+        let saved = Saved::run(&loaded, self.out, self.conflict, self.quiet, None)?;
         saved.say_end(self.quiet)?;
         let runs = saved.finished.writer.study().runs().map_err(Failure::usage)?;
         let measured = Measurements::of(runs);
@@ -187,7 +187,7 @@ pub(crate) fn compare_runs(compared: &Compared<'_>) -> Result<([Records; 2], Sta
     }
     let loaded = Loaded::on(definition, compared.hosts)?;
     let out = compared.out.as_deref();
-    let saved = Saved::run(&loaded, out, compared.conflict, compared.quiet)?;
+    let saved = Saved::run(&loaded, out, compared.conflict, compared.quiet, None)?;
     saved.say_end(compared.quiet)?;
     let status = saved.finished.summary.status();
     if let (Status::Interrupted, Some(reason)) = (status, saved.incomplete()) {
@@ -256,7 +256,7 @@ pub(crate) fn replay_study(page: &PageStudy<'_>) -> Result<Option<MadeAgain>, Fa
         false => describe_points(&loaded, &steps, &mut text),
     }
     for of in left_out {
-        let _ = writeln!(text, "left out: {}", visible(&of));
+        let _ = writeln!(text, "left out: {of}");
     }
     for impossible in impossible(&loaded, &steps) {
         let _ = writeln!(text, "impossible: {impossible}");
@@ -276,7 +276,7 @@ pub(crate) fn replay_study(page: &PageStudy<'_>) -> Result<Option<MadeAgain>, Fa
         ))
         .help("run fewer repeats (--repeat), or raise the limit (--longest)"));
     }
-    let saved = Saved::run(&loaded, page.out, page.conflict, page.quiet)?;
+    let saved = Saved::run(&loaded, page.out, page.conflict, page.quiet, Some(page.longest))?;
     saved.say_end(page.quiet)?;
     let study = saved.finished.writer.study();
     let tables = report::wanted(Some(&loaded.definition))?;
@@ -307,7 +307,7 @@ fn loaded_of_page(page: &PageStudy<'_>, beside: &Path) -> Result<(Loaded, Vec<St
     if !is_here && !is_placed && !definition.axes.contains_key(PLACE) {
         return Err(Failure::usage(format!(
             "the page's study ran on other hosts ({}), and a page names none",
-            visible(&plan.place)
+            plan.place
         ))
         .help("name yours with --host, or use --lab or --loopback"));
     }
@@ -329,7 +329,7 @@ fn loaded_of_page(page: &PageStudy<'_>, beside: &Path) -> Result<(Loaded, Vec<St
     let profiles = loaded.matrix.points.iter().filter_map(|point| point.get("profile"));
     for name in profiles.filter(|name| !name.starts_with('@')) {
         if !plan.profiles.contains_key(name) {
-            return Err(damaged(&format!("it has no profile {}", visible(name))));
+            return Err(damaged(&format!("it has no profile {name}")));
         }
     }
     let mut left_out = plan.left_out.clone();

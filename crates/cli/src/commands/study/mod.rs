@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -126,6 +126,10 @@ struct Output {
     #[command(flatten)]
     page: PageOptions,
 
+    /// When to stop, whatever is under way.
+    #[arg(skip)]
+    longest: Option<Duration>,
+
     /// Whether the last event was written.
     #[arg(skip)]
     ended: Cell<bool>,
@@ -177,9 +181,24 @@ struct Claimed {
 impl Claimed {
     fn of(loaded: &Loaded, conflict: ConflictOptions, output: &Output) -> Result<Self, Failure> {
         let stop = interruptible();
+        if let Some(longest) = output.longest {
+            stop_after(longest, &stop);
+        }
         let machines = Machines::of(&loaded.hosts, conflict, &stop, output.quiet)?;
         Ok(Self { machines, stop })
     }
+}
+
+/// Stops the runs of a study after so long, if they have not ended: the time of iterations is not known in advance.
+fn stop_after(longest: Duration, stop: &Arc<AtomicBool>) {
+    let stop = Arc::downgrade(stop);
+    std::thread::spawn(move || {
+        std::thread::sleep(longest);
+        if let Some(stop) = stop.upgrade() {
+            terminal::warn(format_args!("wirecost: stopped after {}", show_time(longest)));
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
 }
 
 impl RunStudy {
@@ -396,10 +415,12 @@ fn whole_time(loaded: &Loaded, steps: &[Step]) -> Duration {
     if let Some(search) = &loaded.search {
         return search::typical(search, steps).1;
     }
-    let each: Duration = steps.iter().map(|step| step.time).sum();
-    let warm_up: Duration =
-        steps.iter().take(loaded.definition.warm_up as usize).map(|step| step.time).sum();
-    each * loaded.definition.repeat.times + warm_up
+    // Studies of others may have any numbers.
+    let sum = |steps: &[Step]| {
+        steps.iter().fold(Duration::ZERO, |sum, step| sum.saturating_add(step.time))
+    };
+    let warm_up = &steps[..steps.len().min(loaded.definition.warm_up as usize)];
+    sum(steps).saturating_mul(loaded.definition.repeat.times).saturating_add(sum(warm_up))
 }
 
 fn drive(

@@ -135,14 +135,14 @@ fn time(options: &RunOptions, profile: &Profile) -> Duration {
     let of_phase = |phase: usize| {
         let of_group = profile.groups.iter().filter_map(|group| group.transactions.get(phase));
         let lengths = of_group.filter_map(|transaction| match transaction.until {
-            Until::Duration(length) => Some(length + ramp),
+            Until::Duration(length) => Some(length.saturating_add(ramp)),
             Until::Iterations(_) => None,
         });
         lengths.max().unwrap_or_default()
     };
-    let phases: Duration = (0..phases).map(of_phase).sum();
+    let phases = (0..phases).map(of_phase).fold(Duration::ZERO, Duration::saturating_add);
     let passes = options.observe.passes.len().max(1) as u32;
-    (phases + OVERHEAD + CONNECTION * strands) * passes
+    phases.saturating_add(OVERHEAD + CONNECTION * strands).saturating_mul(passes)
 }
 
 /// Probes that a point requests and a host lacks, or partly lacks, with the reason.
