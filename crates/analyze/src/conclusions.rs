@@ -4,6 +4,7 @@ use wirecost_model::document::{Effect, Finding};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
+use crate::findings::words;
 use crate::measured::MeasuredPoint;
 use crate::metrics;
 use crate::statistics::Estimate;
@@ -47,6 +48,18 @@ pub(crate) const DISTURBED: [(&str, &str); 2] = [
     ("foreign-cpu", "other programs used CPU time"),
     ("link-late", "the emulated links fell behind"),
 ];
+
+/// How many runs of these points were disturbed, as the end of a sentence; empty where none was.
+pub(crate) fn disturbances(points: &[&MeasuredPoint]) -> String {
+    let runs = || points.iter().flat_map(|point| &point.runs);
+    let parts = DISTURBED.iter().filter_map(|(code, what)| {
+        let has = |run: &&Run| run.warnings.iter().any(|of| of.code == *code);
+        let number = runs().filter(has).count();
+        (number > 0).then(|| format!("in {number} of {} runs {what}", runs().count()))
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { String::new() } else { format!("; {}", words::list(&parts)) }
+}
 
 /// A figure of a run, by the name of its metric.
 pub(crate) fn figure(run: &Run, name: &str) -> Result<f64, String> {

@@ -177,7 +177,7 @@ mod tests {
         let of = |capacity| Conditions { capacity, ..Conditions::default() };
         run.link = Some(LinkReport {
             topology: Topology::Pair,
-            link: LinkSpec { forward: of(forward), back: of(back), nic: None },
+            link: LinkSpec { forward: of(forward), back: of(back), ..LinkSpec::default() },
             seconds: 1.0,
             lines: Vec::new(),
             devices: Vec::new(),

@@ -309,8 +309,8 @@ fn check_topology(topology: Topology, asked: usize) -> Result<(), LabError> {
         Topology::Pair if asked != 2 => {
             Err(LabError::Topology { topology: "pair", hosts: "2", asked })
         }
-        Topology::Dumbbell if asked < 4 => {
-            Err(LabError::Topology { topology: "dumbbell", hosts: "4 or more", asked })
+        Topology::Dumbbell if asked < 3 => {
+            Err(LabError::Topology { topology: "dumbbell", hosts: "3 or more", asked })
         }
         _ => Ok(()),
     }

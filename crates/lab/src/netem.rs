@@ -120,7 +120,7 @@ impl Plan {
     /// delay.
     fn dumbbell(link: &LinkSpec, hosts: usize) -> Self {
         const BRIDGES: [&str; 4] = ["left", "left-middle", "right-middle", "right"];
-        let left = hosts.div_ceil(2);
+        let left = Topology::left(hosts);
         let side = |host| if host < left { BRIDGES[0] } else { BRIDGES[3] };
         let (to, back) = (["entry", "queue", "delay"], ["back-delay", "back-queue", "back-entry"]);
         let wire = |(place, (near, far)): (usize, (&str, &str))| {
@@ -319,7 +319,7 @@ fn announce(plan: &Plan, topology: Topology, made: &[CreatedNamespace]) -> Resul
         let line = match topology {
             Topology::Star => place,
             // A host sends by the line of its side.
-            Topology::Pair | Topology::Dumbbell => usize::from(place >= hosts.div_ceil(2)),
+            Topology::Pair | Topology::Dumbbell => usize::from(place >= Topology::left(hosts)),
         };
         if let Capacity::Rate(rate) = plan.lines[line].conditions.capacity {
             made.links.announce_rate(DEVICE, rate)?;
@@ -412,7 +412,7 @@ mod tests {
             loss,
             ..Conditions::default()
         };
-        LinkSpec { forward: of(10_000_000, 0.1), back: of(1_000_000, 0.2), nic: None }
+        LinkSpec { forward: of(10_000_000, 0.1), back: of(1_000_000, 0.2), ..LinkSpec::default() }
     }
 
     fn hosts(count: u8) -> Vec<LabHost> {
@@ -481,9 +481,9 @@ mod tests {
         assert_eq!(lines(&pair, 1, 0), ["back"]);
         assert_eq!(losses(&pair), [0.1, 0.2]);
         let dumbbell = of(Topology::Dumbbell, 5);
-        assert_eq!(lines(&dumbbell, 2, 3), ["forward"]);
+        assert_eq!(lines(&dumbbell, 1, 2), ["forward"]);
         assert_eq!(lines(&dumbbell, 4, 0), ["back"]);
-        assert!(lines(&dumbbell, 0, 2).is_empty() && lines(&dumbbell, 3, 4).is_empty());
+        assert!(lines(&dumbbell, 0, 1).is_empty() && lines(&dumbbell, 2, 4).is_empty());
         let star = of(Topology::Star, 3);
         assert_eq!(lines(&star, 0, 2), ["to h3"]);
         assert_eq!(lines(&star, 2, 0), ["to h1"]);

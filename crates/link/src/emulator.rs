@@ -96,7 +96,7 @@ impl Emulator {
         let shared = Arc::new(Shared {
             devices,
             lines: lines(&wiring, plan.seed),
-            router: Router::new(&plan.addresses, wiring.between),
+            router: Router::new(&plan.addresses, wiring.between, &plan.link),
             nics,
             began: side::now(),
         });

@@ -3,6 +3,7 @@
 //! [`Line`] is one direction of a link, without clock or devices. [`Emulator`] serves lines between
 //! devices, with a thread for each direction at most, or for each CPU that serves queues of devices.
 
+mod approach;
 mod clock;
 mod codel;
 mod emulator;

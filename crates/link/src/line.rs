@@ -184,6 +184,12 @@ impl<F> Line<F> {
         self.queue_bytes
     }
 
+    /// A frame that should have arrived, and for which the caller has no memory.
+    pub fn lose(&mut self, frame: F) {
+        self.counts.unheld += 1;
+        self.done.push(frame);
+    }
+
     /// A frame that the line no longer needs.
     pub fn take_done(&mut self) -> Option<F> {
         self.done.pop()
@@ -193,9 +199,7 @@ impl<F> Line<F> {
     pub fn arrive(&mut self, now: Instant, frame: F, shape: Shape) {
         self.advance(now);
         if self.held_bytes + shape.total() > MEMORY {
-            self.counts.unheld += 1;
-            self.done.push(frame);
-            return;
+            return self.lose(frame);
         }
         self.held_bytes += shape.total();
         let number = self.first_frame + self.frames.len() as u64;

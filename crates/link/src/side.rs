@@ -11,11 +11,12 @@ use wirecost_linux::thread::{self, SchedStat};
 use wirecost_linux::tun::Tun;
 use wirecost_model::link::SideCounts;
 
+use crate::approach::Approach;
 use crate::clock::Instant;
 use crate::frame;
 use crate::line::{Line, Piece, Shape};
 use crate::nic::{Nics, Waiting};
-use crate::route::Router;
+use crate::route::{Route, Router};
 
 /// Frames and packets that are read from one device before another has its turn.
 const BATCH: usize = 16;
@@ -54,6 +55,14 @@ pub(crate) struct Held {
     output: (usize, usize),
     /// How long it may have waited before it was read.
     unread: u64,
+}
+
+/// A frame on its way to a line.
+#[derive(Debug)]
+struct Coming {
+    line: usize,
+    held: Held,
+    shape: Shape,
 }
 
 /// A line that threads share.
@@ -112,6 +121,7 @@ pub(crate) struct Side {
     work: Work,
     inputs: Vec<Input>,
     buffers: Buffers,
+    approach: Approach<Coming>,
     /// Packets that leave rings.
     taken: Vec<Waiting>,
     counts: SideCounts,
@@ -175,6 +185,7 @@ impl Side {
             shared,
             work,
             buffers: Buffers::default(),
+            approach: Approach::default(),
             taken: Vec::new(),
             counts: SideCounts::default(),
             published,
@@ -200,6 +211,7 @@ impl Side {
             for input in 0..self.inputs.len() {
                 busy |= self.receive(input, &mut scratch)?;
             }
+            busy |= self.arrive();
             busy |= self.release(&mut piece);
             busy |= self.hand_over(&mut piece);
             let instant = self.elapsed();
@@ -261,7 +273,7 @@ impl Side {
             self.work.outputs.iter().filter_map(|output| nics.next(*output)).min()
         });
         let publish = self.unpublished.then_some(self.publish_at);
-        [released, handed_over, publish].into_iter().flatten().min()
+        [self.approach.next(), released, handed_over, publish].into_iter().flatten().min()
     }
 
     /// Whether frames of this device have to wait, because another pauses the link.
@@ -311,21 +323,50 @@ impl Side {
             if let Some(nics) = &shared.nics {
                 nics.sent((device, queue), shape);
             }
-            let Some((line, output)) = shared.router.route(device, frame) else {
+            let Some(Route { line, output, approach }) = shared.router.route(device, frame) else {
                 self.counts.unroutable += 1;
                 continue;
             };
             let bytes = self.buffers.filled(frame);
             packets += usize::from(shape.packets);
+            let mut held = Held { bytes, output: (output, queue), unread: 0 };
+            if approach > 0 {
+                let now = self.elapsed();
+                held.unread = now.saturating_sub(self.inputs[input].empty_at);
+                let coming = Coming { line, held, shape };
+                if let Err(coming) = self.approach.depart(now, approach, length as u64, coming) {
+                    let mut line = shared.lines[line].lock();
+                    line.lose(coming.held);
+                    self.buffers.take_back_from(&mut line);
+                }
+                continue;
+            }
             let mut line = shared.lines[line].lock();
             // With the lock, so that instants do not decrease from thread to thread.
             let now = self.elapsed();
-            let unread = now.saturating_sub(self.inputs[input].empty_at);
-            line.arrive(now, Held { bytes, output: (output, queue), unread }, shape);
+            held.unread = now.saturating_sub(self.inputs[input].empty_at);
+            line.arrive(now, held, shape);
             // Of frames that were dropped.
             self.buffers.take_back_from(&mut line);
         }
         Ok(true)
+    }
+
+    /// Has frames of hosts that are farther away arrive at their lines.
+    fn arrive(&mut self) -> bool {
+        let mut any = false;
+        while let Some((due, Coming { line, mut held, shape })) =
+            self.approach.arrived(self.elapsed())
+        {
+            let mut line = self.shared.lines[line].lock();
+            // With the lock, so that instants do not decrease from thread to thread.
+            let now = now() - self.shared.began;
+            held.unread += now - due;
+            line.arrive(now, held, shape);
+            self.buffers.take_back_from(&mut line);
+            any = true;
+        }
+        any
     }
 
     /// Has what is due leave the lines: to its host, or into a ring of its device.

@@ -26,7 +26,7 @@ impl Wiring {
     /// The first half of the hosts on the left of a shared link, and the others on its right. Hosts of one
     /// side reach each other without it.
     fn dumbbell(hosts: usize, link: &LinkSpec) -> Self {
-        let left = hosts.div_ceil(2);
+        let left = Topology::left(hosts);
         let is_left = |host: usize| host < left;
         let local = Conditions::default();
         let lines = [
@@ -79,7 +79,7 @@ mod tests {
 
     fn link() -> LinkSpec {
         let of = |loss| Conditions { loss, ..Conditions::default() };
-        LinkSpec { forward: of(0.1), back: of(0.2), nic: None }
+        LinkSpec { forward: of(0.1), back: of(0.2), ..LinkSpec::default() }
     }
 
     /// The loss between two hosts, by number from 1.
@@ -96,6 +96,9 @@ mod tests {
         );
         assert_eq!(wiring.between[&(0, 2)], wiring.between[&(1, 3)]);
         assert_eq!(wiring.inputs, [[0, 1], [2, 3]]);
+        // Of three hosts, the first reaches both others by the link.
+        let wiring = Wiring::new(Topology::Dumbbell, 3, &link());
+        assert_eq!([(1, 2), (1, 3), (2, 3)].map(|(a, b)| loss(&wiring, a, b)), [0.1, 0.1, 0.0]);
     }
 
     #[test]

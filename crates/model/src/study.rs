@@ -59,19 +59,28 @@ pub enum OfferedLoad {
     Rate(u64),
     /// A part of the throughput at the point that differs in nothing but a load of `max`: 0.25 of `25%`.
     Share(f64),
+    /// A part of the most payload that the link carries: 0.9 of `90%-of-link`.
+    OfLink(f64),
 }
 
+/// What follows the share of a link.
+const OF_LINK: &str = "-of-link";
+
 impl OfferedLoad {
-    /// `max`, a rate such as `1gbit`, or a share such as `25%`, which is at most `1000%`.
+    /// `max`, a rate such as `1gbit`, or a share such as `25%` or `90%-of-link`, which is at most `1000%`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == "max" {
             return Some(OfferedLoad::Max);
         }
-        match text.strip_suffix('%') {
+        let (share, of): (&str, fn(f64) -> Self) = match text.strip_suffix(OF_LINK) {
+            Some(share) => (share, OfferedLoad::OfLink),
+            None => (text, OfferedLoad::Share),
+        };
+        match share.strip_suffix('%') {
             Some(percent) => {
                 let percent: f64 = percent.trim().parse().ok()?;
-                (percent > 0.0 && percent <= 1000.0).then_some(OfferedLoad::Share(percent / 100.0))
+                (percent > 0.0 && percent <= 1000.0).then(|| of(percent / 100.0))
             }
             None => parse_bit_rate(text).map(OfferedLoad::Rate),
         }
@@ -194,6 +203,7 @@ mod tests {
         assert_eq!(OfferedLoad::parse("max"), Some(OfferedLoad::Max));
         assert_eq!(OfferedLoad::parse("2.5gbit"), Some(OfferedLoad::Rate(2_500_000_000)));
         assert_eq!(OfferedLoad::parse("25%"), Some(OfferedLoad::Share(0.25)));
+        assert_eq!(OfferedLoad::parse("90%-of-link"), Some(OfferedLoad::OfLink(0.9)));
         for none in ["", "fast", "0%", "-5%", "1001%", "nan%", "25", "0bit"] {
             assert_eq!(OfferedLoad::parse(none), None, "{none}");
         }

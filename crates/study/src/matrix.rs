@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
-use wirecost_model::study::{OfferedLoad, Point, Value};
+use wirecost_model::study::{LOAD, OfferedLoad, Point, Value};
 
 use crate::condition::Condition;
 use crate::definition::{Definition, LABEL, Skip};
@@ -272,6 +272,14 @@ impl Definition {
                 self.skip.push(Skip { at, why });
             }
         }
+    }
+
+    /// Leaves out the points that offer one of these loads, with the reason.
+    pub fn leave_out_loads<'a>(&mut self, loads: impl IntoIterator<Item = &'a str>, why: &str) {
+        let loads = loads.into_iter().map(|load| Scalar(load.to_owned()));
+        let entries = [(LOAD.to_owned(), ValueMatch::OneOf(loads.collect()))];
+        let at = Condition { entries: entries.into_iter().collect() };
+        self.skip.push(Skip { at, why: why.to_owned() });
     }
 }
 

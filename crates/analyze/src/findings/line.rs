@@ -80,14 +80,17 @@ pub(super) fn by_load(measured: &Measurements) -> Vec<Line<'_>> {
         let loads = || points.iter().filter_map(|(value, _)| OfferedLoad::parse(value));
         let has_shares = loads().any(|load| matches!(load, OfferedLoad::Share(_)));
         let has_rates = loads().any(|load| matches!(load, OfferedLoad::Rate(_)));
-        if has_shares && has_rates {
+        let has_shares_of_link = loads().any(|load| matches!(load, OfferedLoad::OfLink(_)));
+        if [has_shares, has_rates, has_shares_of_link].into_iter().filter(|has| *has).count() > 1 {
             // Which is the larger differs from run to run.
             continue;
         }
         let level = |value: &str, point: &MeasuredPoint| match OfferedLoad::parse(value)? {
-            OfferedLoad::Share(share) => Some(share),
+            OfferedLoad::Share(share) | OfferedLoad::OfLink(share) => Some(share),
             OfferedLoad::Rate(rate) => Some(rate as f64),
             OfferedLoad::Max if has_shares => Some(1.0),
+            // What the hosts move may be more or less than the link carries.
+            OfferedLoad::Max if has_shares_of_link => None,
             OfferedLoad::Max => Some(mean(&point.figures(&metrics::find("throughput").ok()?))),
         };
         let stop = |(value, point)| Some(Stop { value, number: level(value, point)?, point });

@@ -3,7 +3,7 @@
 use wirecost_model::document::{Finding, show};
 use wirecost_model::metric::Unit;
 
-use super::{Answer, Block, differ, disturbances, effect, finding, is_of_datagrams, throughput};
+use super::{Answer, Block, differ, disturbances, effect, finding, throughput};
 use crate::Estimate;
 use crate::measured::MeasuredPoint;
 
@@ -15,7 +15,6 @@ pub(super) fn answer(block: &Block<'_>) -> Answer {
     let points = block.points().into_iter();
     let mut all: Vec<(&MeasuredPoint, Estimate)> =
         points.filter_map(|point| Some((point, throughput(point).ok()?))).collect();
-    all.retain(|(point, _)| !is_of_datagrams(point));
     all.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
     let better = all.iter().find(|(_, of)| of.mean > base.mean && differ(*of, base));
     let Some(&(point, best)) = better.or(all.first()) else { return Ok(None) };

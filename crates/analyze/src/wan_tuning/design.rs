@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::STREAMS;
+use super::{STREAMS, TRAFFIC, is_of_datagrams};
 use crate::measured::{MeasuredPoint, Measurements};
 
 /// All points with one number of streams.
@@ -31,9 +31,49 @@ pub struct Factor<'a> {
 /// several, the first.
 #[must_use]
 pub fn blocks(measured: &Measurements) -> Vec<Block<'_>> {
-    let axes: Vec<&str> = measured.axes().into_iter().filter(|axis| *axis != STREAMS).collect();
-    let bases: BTreeMap<&str, &str> =
-        axes.iter().filter_map(|axis| Some((*axis, most_common(measured, axis)?))).collect();
+    let mut bases = bases(measured);
+    let tcp = measured.points.iter().find(|point| !is_of_datagrams(point));
+    if let Some(value) = tcp.and_then(|of| axis_value(of, TRAFFIC)) {
+        bases.insert(TRAFFIC, value);
+    }
+    let mut blocks = around(measured, &bases);
+    blocks.retain(|block| !is_of_datagrams(block.base));
+    for block in &mut blocks {
+        // Datagrams are sent at a set rate: what arrives of them is no effect of a factor.
+        block.keep_points(|point| !is_of_datagrams(point));
+    }
+    blocks
+}
+
+/// The same around the base with UDP.
+#[must_use]
+pub fn datagram_blocks(measured: &Measurements) -> Vec<Block<'_>> {
+    let mut bases = bases(measured);
+    let Some(udp) = measured.points.iter().find(|point| is_of_datagrams(point)) else {
+        return Vec::new();
+    };
+    let traffic = axis_value(udp, TRAFFIC);
+    if let Some(value) = traffic {
+        bases.insert(TRAFFIC, value);
+    }
+    let mut blocks = around(measured, &bases);
+    for block in &mut blocks {
+        block.keep_points(|point| axis_value(point, TRAFFIC) == traffic);
+    }
+    blocks
+}
+
+fn axes(measured: &Measurements) -> Vec<&str> {
+    measured.axes().into_iter().filter(|axis| *axis != STREAMS).collect()
+}
+
+fn bases(measured: &Measurements) -> BTreeMap<&str, &str> {
+    let of_axis = |axis| Some((axis, most_common(measured, axis)?));
+    axes(measured).into_iter().filter_map(of_axis).collect()
+}
+
+fn around<'a>(measured: &'a Measurements, bases: &BTreeMap<&'a str, &'a str>) -> Vec<Block<'a>> {
+    let axes = axes(measured);
     let mut streams: Vec<Option<&str>> = Vec::new();
     for point in &measured.points {
         let value = axis_value(point, STREAMS);
@@ -41,7 +81,7 @@ pub fn blocks(measured: &Measurements) -> Vec<Block<'_>> {
             streams.push(value);
         }
     }
-    streams.into_iter().filter_map(|streams| block(measured, &axes, &bases, streams)).collect()
+    streams.into_iter().filter_map(|streams| block(measured, &axes, bases, streams)).collect()
 }
 
 fn block<'a>(
@@ -93,6 +133,15 @@ pub(crate) fn most_common<'a>(measured: &'a Measurements, axis: &str) -> Option<
 }
 
 impl<'a> Block<'a> {
+    /// Leaves out other points, and factors of which one value is left.
+    fn keep_points(&mut self, keep: impl Fn(&MeasuredPoint) -> bool) {
+        for factor in &mut self.factors {
+            factor.levels.retain(|(_, point)| keep(point));
+        }
+        self.factors.retain(|factor| factor.levels.len() > 1);
+        self.combined.retain(|point| keep(point));
+    }
+
     #[must_use]
     pub fn factor(&self, axis: &str) -> Option<&Factor<'a>> {
         self.factors.iter().find(|factor| factor.axis == axis)

@@ -3,7 +3,7 @@
 use wirecost_model::document::{Finding, show};
 use wirecost_model::metric::Unit;
 
-use super::{Answer, Block, Factor, differ, disturbances, finding, is_of_datagrams, throughput};
+use super::{Answer, Block, Factor, differ, disturbances, finding, throughput};
 use crate::Estimate;
 use crate::findings::words;
 use crate::measured::MeasuredPoint;
@@ -18,7 +18,7 @@ struct Range<'a> {
 impl<'a> Range<'a> {
     /// `None` where fewer than two values were measured.
     fn of(factor: &Factor<'a>) -> Option<Self> {
-        let levels = factor.levels.iter().filter(|(_, point)| !is_of_datagrams(point));
+        let levels = factor.levels.iter();
         let known: Vec<(&str, Estimate)> =
             levels.filter_map(|(value, point)| Some((*value, throughput(point).ok()?))).collect();
         let by_mean = |a: &&(&str, Estimate), b: &&(&str, Estimate)| a.1.mean.total_cmp(&b.1.mean);
@@ -58,7 +58,7 @@ pub(super) fn answer(block: &Block<'_>) -> Answer {
         words::list(&ranges.iter().map(|range| range.axis.to_owned()).collect::<Vec<_>>())
     };
     let levels = block.factors.iter().flat_map(|factor| factor.levels.iter().map(|(_, at)| *at));
-    let mut points: Vec<&MeasuredPoint> = levels.filter(|point| !is_of_datagrams(point)).collect();
+    let mut points: Vec<&MeasuredPoint> = levels.collect();
     points.sort_by_key(|point| std::ptr::from_ref(*point));
     points.dedup_by_key(|point| std::ptr::from_ref(*point));
     let disturbed = disturbances(&points);

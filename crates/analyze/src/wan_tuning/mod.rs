@@ -14,19 +14,19 @@ mod smallest;
 mod tests;
 
 use wirecost_model::document::Finding;
-use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
-use crate::conclusions::{Answer, DISTURBED, effect, figure, mean};
-use crate::findings::words;
+use crate::conclusions::{Answer, disturbances, effect, figure, mean};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::{Conclusions, Estimate};
 
-pub use design::{Block, Factor, blocks};
+pub use design::{Block, Factor, blocks, datagram_blocks};
 pub(crate) use design::{axis_value, most_common};
 
 /// The axis of the number of streams, each value of which has all points of the others.
 pub const STREAMS: &str = "connections";
+/// The axis of TCP and UDP.
+const TRAFFIC: &str = "traffic";
 /// The axis of congestion controls.
 pub const CC: &str = "option.cc";
 
@@ -50,7 +50,6 @@ static RULES: &[Rule] = &[
         question: "throughput by congestion control",
         answer: achieved::throughput,
     },
-    Rule { name: "datagrams", question: "what UDP achieves", answer: datagrams::answer },
     Rule {
         name: "convergence",
         question: "convergence by congestion control",
@@ -73,7 +72,18 @@ static RULES: &[Rule] = &[
         answer: smallest::transmit_queue,
     },
     Rule { name: "backlog", question: "the smallest backlog queue", answer: smallest::backlog },
+    Rule { name: "napi-budget", question: "the smallest NAPI budget", answer: smallest::budget },
     Rule { name: "bottleneck", question: "what limits", answer: ends::answer },
+];
+
+/// The same of blocks of UDP, after those of TCP.
+static OF_DATAGRAMS: &[Rule] = &[
+    Rule { name: "datagrams", question: "what UDP achieves", answer: datagrams::achieved },
+    Rule {
+        name: "datagram-factors",
+        question: "which factors matter to UDP",
+        answer: datagrams::factors,
+    },
 ];
 
 /// The answers of all rules, of each number of streams.
@@ -84,6 +94,10 @@ pub fn conclusions(measured: &Measurements) -> Conclusions {
     for rule in RULES {
         conclusions.add((rule.name, rule.question), blocks.iter().map(rule.answer));
     }
+    let blocks = datagram_blocks(measured);
+    for rule in OF_DATAGRAMS {
+        conclusions.add((rule.name, rule.question), blocks.iter().map(rule.answer));
+    }
     conclusions
 }
 
@@ -91,21 +105,9 @@ fn throughput(point: &MeasuredPoint) -> Result<Estimate, String> {
     mean(point, |run| figure(run, "throughput"))
 }
 
-/// Whether it is of datagrams: they are sent at a set rate, whatever the path takes.
+/// Whether it is of datagrams.
 fn is_of_datagrams(point: &MeasuredPoint) -> bool {
     point.runs.iter().any(|run| run.datagrams.is_some())
-}
-
-/// How many runs of these points were disturbed, as the end of a sentence; empty where none was.
-fn disturbances(points: &[&MeasuredPoint]) -> String {
-    let runs = || points.iter().flat_map(|point| &point.runs);
-    let parts = DISTURBED.iter().filter_map(|(code, what)| {
-        let has = |run: &&Run| run.warnings.iter().any(|of| of.code == *code);
-        let number = runs().filter(has).count();
-        (number > 0).then(|| format!("in {number} of {} runs {what}", runs().count()))
-    });
-    let parts: Vec<String> = parts.collect();
-    if parts.is_empty() { String::new() } else { format!("; {}", words::list(&parts)) }
 }
 
 /// Whether two means differ by more than matters, and by more than their intervals.

@@ -20,6 +20,8 @@ const USUAL_MTU: f64 = 1500.0;
 enum Counts {
     Bytes,
     Packets,
+    /// Packets that a CPU takes at once: they are no part of what is under way.
+    Polled,
 }
 
 pub(super) fn socket_buffer(block: &Block<'_>) -> Answer {
@@ -32,6 +34,10 @@ pub(super) fn transmit_queue(block: &Block<'_>) -> Answer {
 
 pub(super) fn backlog(block: &Block<'_>) -> Answer {
     of_axis(block, "tune.netdev_max_backlog", "netdev_max_backlog", Counts::Packets)
+}
+
+pub(super) fn budget(block: &Block<'_>) -> Answer {
+    of_axis(block, "tune.netdev_budget", "netdev_budget", Counts::Polled)
 }
 
 fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer {
@@ -60,10 +66,10 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
     };
     let share = |rate: &Estimate| 100.0 * rate.mean / best;
     let found = sizes.iter().find(|(_, _, rate)| rate.mean >= ENOUGH * best);
-    let product = product(block);
+    let product = (counts != Counts::Polled).then(|| product(block));
     let beside = match &product {
-        Ok(bytes) => format!("; {}", beside(block, *bytes, counts)),
-        Err(_) => String::new(),
+        Some(Ok(bytes)) => format!("; {}", beside(block, *bytes, counts)),
+        Some(Err(_)) | None => String::new(),
     };
     let text = match found {
         None => format!(
@@ -88,7 +94,8 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
     });
     let mut evidence: Vec<String> = evidence.collect();
     evidence.extend(clipped);
-    evidence.extend(product.err().map(|reason| format!("bandwidth-delay product: {reason}")));
+    let unknown = product.and_then(Result::err);
+    evidence.extend(unknown.map(|reason| format!("bandwidth-delay product: {reason}")));
     Ok(Some(Finding {
         metric: Some("throughput".to_owned()),
         effect: found.and_then(|found| effect(axis, unit, found.0, None)),
@@ -123,7 +130,7 @@ fn beside(block: &Block<'_>, bytes: f64, counts: Counts) -> String {
     let shown = |bytes: f64| show(Unit::Bytes, bytes);
     let product = format!("the bandwidth-delay product is {}", shown(bytes));
     match counts {
-        Counts::Packets => {
+        Counts::Packets | Counts::Polled => {
             let mtu = block.base.point.number(MTU).unwrap_or(USUAL_MTU);
             format!("{product}, {:.0} packets of {mtu} bytes", bytes / mtu)
         }

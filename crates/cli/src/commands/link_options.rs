@@ -140,6 +140,14 @@ impl Links {
             Self::Plain => {}
             Self::Rate(rate) => spec.rate_bits_per_second = Some(*rate),
             Self::Emulated { topology, link, backend } => {
+                if let Some(host) =
+                    link.host_rtt_nanoseconds.keys().find(|host| usize::from(**host) > spec.hosts)
+                {
+                    return Err(Failure::usage(format!(
+                        "the links of the lab: host-rtt names h{host}, but the last host is h{}",
+                        spec.hosts
+                    )));
+                }
                 let by_hosts = if spec.hosts == 2 { Topology::Pair } else { Topology::Star };
                 spec.emulated = Some(EmulatedLinks {
                     topology: topology.unwrap_or(by_hosts),

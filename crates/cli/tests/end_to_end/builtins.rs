@@ -54,6 +54,7 @@ everywhere! {
     disk_to_memory: "disk-to-memory", Tx, Some(1);
     memory_to_disk: "memory-to-disk", Tx, Some(1);
     disk_to_disk: "disk-to-disk", Tx, Some(1);
+    two_paths: "two-paths", Tx, Some(2);
     udp_stream: "udp-stream", Tx, Some(1);
     udp_rr: "udp-rr", Both, Some(1);
     udp_echo: "udp-echo", Both, Some(1);
@@ -195,19 +196,21 @@ fn makes_sense(document: &Document, known: Known) {
 
     let jain = document.number("/fairness/jain");
     assert!(jain > 0.0 && jain <= 1.0, "{jain}");
-    hosts_of_loopback(document, tx + rx > 0);
+    let peers = if known.name == "two-paths" { &["peer1", "peer2"][..] } else { &["peer"] };
+    hosts_of_loopback(document, peers, tx + rx > 0);
 }
 
 /// Point 9 of the contract: all there is to say of hosts, and of the machine that they share.
-fn hosts_of_loopback(document: &Document, moved: bool) {
+fn hosts_of_loopback(document: &Document, peers: &[&str], moved: bool) {
     let hosts = document.list("/hosts");
-    let names: Vec<&Value> = hosts.iter().map(|host| &host["name"]).collect();
-    assert_eq!(names, ["master", "peer"]);
-    assert_eq!(hosts[0]["role"], "master");
-    assert_eq!(hosts[1]["role"], "peer");
-    for (host, other) in [(0, "peer"), (1, "master")] {
-        let host = &hosts[host];
-        assert_eq!(host["shares_machine_with"], json!([other]));
+    let names: Vec<&str> = ["master"].into_iter().chain(peers.iter().copied()).collect();
+    let found: Vec<&Value> = hosts.iter().map(|host| &host["name"]).collect();
+    assert_eq!(found, names);
+    for host in hosts {
+        let name = host["name"].as_str().unwrap();
+        assert_eq!(host["role"], if name == "master" { "master" } else { "peer" });
+        let others: Vec<&str> = names.iter().copied().filter(|other| *other != name).collect();
+        assert_eq!(host["shares_machine_with"], json!(others));
         assert!(host["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()));
         shares_add_up(&host["cpu"]);
         assert_eq!(host["cpu_source"], sources().0);
@@ -218,7 +221,7 @@ fn hosts_of_loopback(document: &Document, moved: bool) {
     let machines = document.list("/machines");
     assert_eq!(machines.len(), 1);
     let machine = &machines[0];
-    assert_eq!(machine["hosts"], json!(["master", "peer"]));
+    assert_eq!(machine["hosts"], json!(names));
     assert!(machine["cpus"].as_u64().is_some_and(|cpus| cpus >= 1));
     assert_eq!(machine["cpu_source"], sources().0);
     shares_add_up(&machine["cpu"]);

@@ -63,6 +63,19 @@ fn reno_reaches_what_its_formula_says() {
     reno_follows_mathis(10, 0.25);
 }
 
+/// A window of 1,700 segments that was halved: Reno takes minutes to win it back.
+#[test]
+fn bic_wins_back_a_large_window_within_seconds_and_reno_does_not() {
+    let test = "bic_wins_back_a_large_window_within_seconds_and_reno_does_not";
+    if skip_without_namespaces(test) || skip_without_tracing(test) {
+        return;
+    }
+    let path = Path { rate: "200mbit", rtt: "200ms", loss: "0.01%" };
+    let rate = |cc| measure(cc, &path, 2, 15).bits_per_second;
+    let [reno, bic] = ["reno", "bpf-bic"].map(rate);
+    assert!(bic >= 1.3 * reno, "bic {bic:.0}, reno {reno:.0} b/s");
+}
+
 mod long {
     use super::*;
 

@@ -88,6 +88,29 @@ fn hosts_of_a_star_and_of_a_dumbbell_reach_each_other() {
     }
 }
 
+/// Both far and near streams take the link; the far host's packets take longer to it.
+#[test]
+fn a_host_may_be_farther_away_than_the_others() {
+    if skip_without_namespaces("a_host_may_be_farther_away_than_the_others") {
+        return;
+    }
+    let link = ["--topology", "dumbbell", "--rtt", "4ms", "--host-rtt", "h3=40ms"];
+    let document = in_lab("@two-paths", &link);
+    let groups = document.list("/fairness/between_groups/groups");
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    let rtt = |host: &str| {
+        let of = groups.iter().find(|group| group["host"] == host).unwrap();
+        number(of, "rtt_us")
+    };
+    let (near, far) = (rtt("h2"), rtt("h3"));
+    assert!(near >= 4_000.0 && far >= 40_000.0 && near < far, "{near} {far}");
+    let lines = document.list("/link/lines");
+    let names: Vec<&Value> = lines.iter().map(|line| &line["name"]).collect();
+    assert_eq!(names, ["forward", "back", "right"]);
+    assert!(line(&document, "forward")["arrived"].as_u64() > Some(0));
+    assert_eq!(line(&document, "right")["arrived"], 0);
+}
+
 #[test]
 fn a_link_may_change_from_point_to_point() {
     if skip_without_namespaces("a_link_may_change_from_point_to_point") {
@@ -292,10 +315,11 @@ fn links_that_cannot_be_are_refused_before_anything_is_created() {
         (&["--loss", "100%"], "loss `100%`: must be a share below 100%"),
         (&["--queue", "1bdp", "--rtt", "1ms"], "queue needs a rate"),
         (&["--topology", "ring"], "topology `ring`: must be pair, star or dumbbell"),
-        (&["--topology", "dumbbell"], "a dumbbell has 4 or more hosts, not 2"),
+        (&["--topology", "dumbbell"], "a dumbbell has 3 or more hosts, not 2"),
         (&["--topology", "pair", "--hosts", "3"], "a pair has 2 hosts, not 3"),
         (&["--back", "colour=blue"], "a link has no `colour`"),
-        (&["--back", "rtt=1ms"], "rtt is that of both directions"),
+        (&["--back", "rtt=1ms"], "rtt and host-rtt are those of both directions"),
+        (&["--host-rtt", "h3=1ms"], "host-rtt names h3, but the last host is h2"),
         (&["--trace", "missing.trace"], "cannot read missing.trace"),
         (&["--queues", "64"], "64 queues need as many CPUs"),
         (&["--queues", "2", "--rss-table", "0,2"], "rss-table has queue 2, but the last is 1"),

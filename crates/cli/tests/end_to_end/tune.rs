@@ -120,6 +120,32 @@ fn a_search_finds_the_buffer_that_fills_a_link_and_keeps_it_only_if_asked() {
     assert_eq!(lab.settings(RMEM), [LARGE, LARGE], "{finished}");
 }
 
+/// A small receive buffer keeps the link's queue empty and the throughput low.
+#[test]
+fn a_setting_that_breaks_a_bound_is_not_recommended_however_good_it_is() {
+    if skip_without_namespaces(
+        "a_setting_that_breaks_a_bound_is_not_recommended_however_good_it_is",
+    ) {
+        return;
+    }
+    let finished = Program::new(["tune", "@stream", "--minimize", "rtt", "--budget", "27"])
+        .args(["--lab", "--rate", "50mbit", "--rtt", "20ms", "--queue", "4bdp"])
+        .args(["--factor", &format!("tune.tcp_rmem={LARGE},{TINY}"), "--factor", "size=64k,4k"])
+        .args(["--factor", "tune.tcp_sack=1,0", "--subject-to", "throughput >= 0.8*best"])
+        .args(["--duration", "600ms", "--ramp", "400ms", "--observe", "none"])
+        .args(["--format", "json", "--out", "kept", "--quiet", "--seed", "1"])
+        .finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    // It lowers the objective, and cannot be part of the result.
+    let effects = rows(section(&report, "effects"));
+    let buffer = effects.iter().find(|row| row[0]["text"] == "tune.tcp_rmem").unwrap();
+    assert!(buffer[3]["number"]["interval"][1].as_f64().unwrap() < 0.0, "{finished}");
+    assert!(!section(&report, "tune").to_string().contains(TINY), "{finished}");
+    // What disturbed the runs is told in the end.
+    assert!(section(&report, "runs").to_string().contains("runs of "), "{finished}");
+}
+
 /// On loopback, where no setting is changed.
 #[test]
 fn every_congestion_control_that_the_kernel_offers_is_a_level_of_a_factor() {

@@ -194,6 +194,55 @@ fn available_congestion_controls_are_points_of_a_study() {
     assert!(refused.stderr.contains("an axis of a study"), "{refused}");
 }
 
+#[test]
+fn a_load_is_a_share_of_the_link() {
+    let refused = Program::short_run("@udp-stream", &["--load", "50%-of-link"]).finish();
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("50%-of-link: the rate of the link is unknown"), "{refused}");
+    if skip_without_namespaces("a_load_is_a_share_of_the_link") {
+        return;
+    }
+    let link = ["--lab", "--rate", "10mbit", "--rtt", "2ms", "--load", "50%-of-link"];
+    let document = Program::short_run("@udp-stream", &link).measure();
+    // 1,400 bytes of payload, 28 of headers, and 38 of Ethernet.
+    let carried = 10e6 * 1400.0 / 1466.0;
+    let offered = document.number("/offered_bits_per_second");
+    assert!((offered / (0.5 * carried) - 1.0).abs() < 1e-4, "{offered}");
+}
+
+/// The built-in study as it is, but for fewer points and shorter windows.
+#[test]
+fn far_streams_get_less_of_a_link_than_near_ones() {
+    if skip_without_namespaces("far_streams_get_less_of_a_link_than_near_ones") {
+        return;
+    }
+    let run =
+        Program::new(["study", "run", "@rtt-fairness", "--quick", "--quiet", "--out", "kept"])
+            .args(["--axis", "option.cc=reno", "--set", "duration=3s", "--set", "ramp=1s"])
+            .finish();
+    assert_eq!(run.code, 0, "{run}");
+    let kept = run.path("kept");
+    let report = Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
+    let document: Value = serde_json::from_str(&report.stdout).unwrap();
+    let sections = document["sections"].as_array().unwrap();
+    let section = sections.iter().find(|section| section["name"] == "rtt-fairness").unwrap();
+    let blocks = section["blocks"].as_array().unwrap();
+    let table = blocks.iter().find_map(|block| block.get("table")).unwrap();
+    let columns = table["columns"].as_array().unwrap();
+    let place = |title: &str| columns.iter().position(|column| column["title"] == title).unwrap();
+    let rows = table["rows"].as_array().unwrap();
+    let of = |row: usize, title: &str| {
+        rows[row][place(title)]["number"]["value"].as_f64().unwrap_or_else(|| panic!("{report}"))
+    };
+    assert_eq!(rows.len(), 2, "{report}");
+    // Far hosts at 10 ms, as near ones are, and at 80 ms.
+    assert!(of(0, "RTT far") >= 10_000.0 && of(1, "RTT far") >= 80_000.0, "{report}");
+    assert!(of(1, "far/near") < 0.8 * of(0, "far/near"), "{report}");
+    assert!(of(1, "a") > 0.0, "{report}");
+    let sentences = blocks.iter().filter(|block| block.get("finding").is_some());
+    assert_eq!(sentences.count(), 2, "{report}");
+}
+
 /// What the built-in study says of its lab's links and devices is left out elsewhere.
 #[test]
 fn the_built_in_study_can_be_made_without_its_lab() {
@@ -204,6 +253,16 @@ fn the_built_in_study_can_be_made_without_its_lab() {
     assert!(flat.contains("without a lab, the study has no links of its own"), "{check}");
     assert!(check.stdout.contains("base connections=5"), "{check}");
     assert!(!check.stdout.contains("tune.mtu=9000"), "{check}");
+    // A share of a link that is not known is no load.
+    let why = "skipped: its load is a share of the link, whose rate is unknown";
+    assert!(check.stdout.contains("traffic=udp connections=5"), "{check}");
+    assert!(check.stdout.contains(why), "{check}");
+    let given = ["--axis", "offered=", "--set", "load=100mbit"];
+    let check = Program::new(["study", "check", "@wan-tuning", "--quick", "--loopback"])
+        .args(given)
+        .finish();
+    assert_eq!(check.code, 0, "{check}");
+    assert!(!check.stdout.contains(why), "{check}");
 
     // Settings of hosts stay where the user wants them changed.
     let tunables = ["study", "check", "@wan-tuning", "--loopback", "--tunables"];

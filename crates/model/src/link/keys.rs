@@ -1,5 +1,6 @@
 //! The keys of a link, as a user types them.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,21 @@ pub const ALL: &[Key] = &[
         about: "Round-trip time, such as `20ms`: half of it in each direction",
         default: None,
         set: |typed, text| set(&mut typed.rtt, time(text)),
+    },
+    Key {
+        name: "host-rtt",
+        value: "HOST=TIME,...",
+        about: "Round-trip time of hosts that are farther away, such as `h3=100ms`",
+        default: Some("rtt"),
+        set: |typed, text| {
+            let all = text.split(',').map(host_rtt).collect::<Result<Vec<_>, _>>()?;
+            let hosts: BTreeMap<u16, u64> = all.iter().copied().collect();
+            if hosts.len() < all.len() {
+                return Err("names a host twice".to_owned());
+            }
+            typed.host_rtt = hosts;
+            Ok(())
+        },
     },
     Key {
         name: "jitter",
@@ -225,6 +241,7 @@ pub const ALL: &[Key] = &[
 pub struct Typed {
     rate: Option<u64>,
     rtt: Option<u64>,
+    host_rtt: BTreeMap<u16, u64>,
     jitter: Option<u64>,
     loss: Option<f64>,
     loss_burst: Option<f64>,
@@ -314,6 +331,7 @@ impl Typed {
             rate: rate_or_trace.0,
             trace: rate_or_trace.1,
             rtt: one.rtt,
+            host_rtt: one.host_rtt,
             jitter: other.jitter.or(one.jitter),
             loss: other.loss.or(one.loss),
             loss_burst: match other.loss {
@@ -389,8 +407,9 @@ impl Typed {
         if burst > 1.0 && loss > burst * (1.0 - loss) {
             return Err("a loss this large needs a larger loss-burst".to_owned());
         }
+        let longest = self.host_rtt.values().copied().max().unwrap_or_default().max(rtt);
         let in_flight =
-            mean.map_or(0, |rate| u128::from(rate) * u128::from(rtt / 2) / 8_000_000_000);
+            mean.map_or(0, |rate| u128::from(rate) * u128::from(longest / 2) / 8_000_000_000);
         if u128::from(queue_bytes.unwrap_or_default()) + in_flight > u128::from(MAX_HELD) {
             return Err("the queue and rate x delay are more than 1 GiB".to_owned());
         }
@@ -419,16 +438,21 @@ pub fn resolve(
     back: &Typed,
     read: impl Fn(&Path) -> Result<String, String>,
 ) -> Result<LinkSpec, String> {
-    if back.rtt.is_some() {
-        return Err("rtt is that of both directions".to_owned());
+    if back.rtt.is_some() || !back.host_rtt.is_empty() {
+        return Err("rtt and host-rtt are those of both directions".to_owned());
     }
     if back.nic != TypedNic::default() {
         return Err("queues, ring, coalesce, pause and rss are those of all hosts".to_owned());
     }
+    let rtt = both.rtt.unwrap_or_default();
+    if let Some((host, _)) = both.host_rtt.iter().find(|(_, of_host)| **of_host < rtt) {
+        return Err(format!("host-rtt of h{host} must be at least rtt"));
+    }
     let forward = both.conditions(&read)?;
     let back =
         both.overridden(back).conditions(&read).map_err(|reason| format!("back: {reason}"))?;
-    Ok(LinkSpec { forward, back, nic: both.nic.resolve()? })
+    let host_rtt_nanoseconds = both.host_rtt.clone();
+    Ok(LinkSpec { forward, back, nic: both.nic.resolve()?, host_rtt_nanoseconds })
 }
 
 fn set<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
@@ -439,6 +463,14 @@ fn set<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String>
 fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("must be a number from {} to {}", range.start(), range.end()))
+}
+
+/// The number of a host, and its time.
+fn host_rtt(text: &str) -> Result<(u16, u64), String> {
+    let error = || "must be hosts and times, such as h3=100ms".to_owned();
+    let (host, rtt) = text.split_once('=').ok_or_else(error)?;
+    let number = host.trim().strip_prefix('h').and_then(|number| number.parse().ok());
+    Ok((number.filter(|number| *number > 0).ok_or_else(error)?, time(rtt.trim())?))
 }
 
 /// Nanoseconds.
@@ -535,7 +567,23 @@ mod tests {
             discipline: Discipline::CoDel,
             cross_bits_per_second: 300_000_000,
         };
-        assert_eq!(link, LinkSpec { forward: expected.clone(), back: expected, nic: None });
+        let expected =
+            LinkSpec { forward: expected.clone(), back: expected, ..LinkSpec::default() };
+        assert_eq!(link, expected);
+    }
+
+    #[test]
+    fn hosts_may_be_farther_away() {
+        let link = link("rate=100mbit rtt=20ms host-rtt=h2=20ms,h3=100ms", "").unwrap();
+        let approach = [1, 2, 3].map(|host| link.approach_nanoseconds(host));
+        assert_eq!(approach, [0, 0, 40_000_000]);
+        // The queue is that of the link.
+        assert_eq!(link.forward.queue_bytes, Some(250_000));
+        let described = link.describe(crate::link::Topology::Dumbbell);
+        assert!(
+            described.starts_with("dumbbell, RTT 20.0 ms, h2 20.0 ms, h3 100 ms, "),
+            "{described}"
+        );
     }
 
     #[test]
@@ -592,6 +640,11 @@ mod tests {
             ("rtt", "20"),
             ("rtt", "-1ms"),
             ("rtt", "11s"),
+            ("host-rtt", "100ms"),
+            ("host-rtt", "3=100ms"),
+            ("host-rtt", "h0=100ms"),
+            ("host-rtt", "h3=100"),
+            ("host-rtt", "h3=1ms,h3=2ms"),
             ("loss", "100%"),
             ("loss", "1.5"),
             ("loss", "x"),
@@ -631,7 +684,14 @@ mod tests {
             ("loss-burst=3", "", "loss-burst needs a loss"),
             ("loss=80% loss-burst=1.5", "", "a loss this large needs a larger loss-burst"),
             ("rate=100gbit rtt=10s", "", "the queue and rate x delay are more than 1 GiB"),
-            ("rtt=10ms", "rtt=20ms", "rtt is that of both directions"),
+            ("rtt=10ms", "rtt=20ms", "rtt and host-rtt are those of both directions"),
+            ("rtt=10ms", "host-rtt=h2=20ms", "rtt and host-rtt are those of both directions"),
+            ("rtt=10ms host-rtt=h2=9ms", "", "host-rtt of h2 must be at least rtt"),
+            (
+                "rate=1gbit host-rtt=h2=10s,h3=1ms queue=512MB",
+                "",
+                "the queue and rate x delay are more than 1 GiB",
+            ),
             ("rtt=10ms", "jitter=6ms", "back: jitter must be at most half of rtt"),
             ("queues=2 rss-table=0,2", "", "rss-table has queue 2, but the last is 1"),
             (

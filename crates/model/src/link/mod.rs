@@ -34,7 +34,7 @@ pub enum Topology {
     Pair,
     /// Each host has a link to the middle.
     Star,
-    /// Half of the hosts on each side of one link.
+    /// Half of the hosts on each side of one link; of an odd number, one more on the side of the last host.
     Dumbbell,
 }
 
@@ -136,9 +136,19 @@ pub struct LinkSpec {
     pub back: Conditions,
     /// Devices with queues; without it a device is an end of the link and nothing more.
     pub nic: Option<Nic>,
+    /// Hosts that are farther away than the others, by number from 1: their round-trip time to a host that is not, in
+    /// nanoseconds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_rtt_nanoseconds: BTreeMap<u16, u64>,
 }
 
 impl Topology {
+    /// How many of the first hosts are on the side of the first, where a link has two sides.
+    #[must_use]
+    pub fn left(hosts: usize) -> usize {
+        hosts / 2
+    }
+
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -196,14 +206,31 @@ impl Conditions {
 }
 
 impl LinkSpec {
+    /// Round-trip time of the link itself, nanoseconds.
+    #[must_use]
+    pub fn rtt_nanoseconds(&self) -> u64 {
+        self.forward.delay_nanoseconds + self.back.delay_nanoseconds
+    }
+
+    /// How much longer packets take in one direction from or to a host, by its number from 1, nanoseconds.
+    #[must_use]
+    pub fn approach_nanoseconds(&self, host: u16) -> u64 {
+        let rtt = self.host_rtt_nanoseconds.get(&host).copied().unwrap_or_default();
+        rtt.saturating_sub(self.rtt_nanoseconds()) / 2
+    }
+
     /// In words, on one line.
     #[must_use]
     pub fn describe(&self, topology: Topology) -> String {
-        let rtt = self.forward.delay_nanoseconds + self.back.delay_nanoseconds;
+        let rtt = self.rtt_nanoseconds();
         let mut words = vec![topology.name().to_owned()];
         if rtt > 0 {
             words.push(format!("RTT {}", units::latency(rtt as f64 / 1e3)));
         }
+        let far = self.host_rtt_nanoseconds.iter();
+        words.extend(
+            far.map(|(host, rtt)| format!("h{host} {}", units::latency(*rtt as f64 / 1e3))),
+        );
         words.extend(self.nic.iter().flat_map(Nic::describe));
         words.extend(self.forward.describe());
         let back = self.back.describe();

@@ -55,6 +55,9 @@ impl LinkSpec {
         if self.nic.is_some() {
             return Some("queues, ring, coalesce, pause and rss");
         }
+        if !self.host_rtt_nanoseconds.is_empty() {
+            return Some("host-rtt");
+        }
         let lines = [&self.forward, &self.back];
         lines.into_iter().find_map(|line| line.beyond_netem(smallest_reorder))
     }
@@ -215,6 +218,7 @@ mod tests {
             ("rate=1gbit aqm=codel", "aqm=codel"),
             ("rate=1gbit cross=10%", "cross"),
             ("rtt=20ms reorder=0.00001", "so small a reorder"),
+            ("host-rtt=h2=20ms", "host-rtt"),
             ("ring=64", "queues, ring, coalesce, pause and rss"),
         ] {
             assert_eq!(beyond(keys), Some(lacking), "{keys}");

@@ -85,7 +85,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes per response")
 }
 
-pub static ALL: [Builtin; 45] = [
+pub static ALL: [Builtin; 46] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -434,6 +434,20 @@ pub static ALL: [Builtin; 45] = [
             text("rate", "100", "requests per second and connection"),
             request("64"),
             response("1k"),
+        ],
+    },
+    Builtin {
+        name: "two-paths",
+        summary: "bulk streams to two hosts at once, which share what lies between",
+        source: include_str!("two-paths.xml"),
+        variables: &[
+            Variable { name: "near", default: Default::Host, help: "first remote host" },
+            Variable { name: "far", default: Default::Host, help: "second remote host" },
+            text("connections", "1", "streams to each host"),
+            DURATION,
+            PROTOCOL,
+            size("64k"),
+            OPTIONS,
         ],
     },
     Builtin {

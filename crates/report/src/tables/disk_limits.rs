@@ -1,5 +1,6 @@
 //! `disk-limits`: transfers from memory and disk to memory and disk, and what limits each.
 
+use wirecost_analyze::disk_limits;
 use wirecost_analyze::findings;
 use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::metrics;
@@ -21,6 +22,10 @@ impl Table for DiskLimits {
 
     fn build(&self, measured: &Measurements) -> Section {
         let mut section = Section::new("Transfers from and to files");
+        let conclusions = disk_limits::conclusions(measured);
+        for finding in conclusions.findings {
+            section.finding(finding);
+        }
         let table = rows(measured).table("", &measured.points);
         section.table(table);
         for point in measured.points.iter().filter(|point| !point.runs.is_empty()) {
@@ -44,6 +49,9 @@ impl Table for DiskLimits {
              is long, the page cache held data that the disk had yet to write. Local transfers go through a Unix \
              socket, so that no network limits the disk; they still include the copies of the socket.",
         );
+        for (question, reasons) in conclusions.unanswered {
+            section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
+        }
         section
     }
 

@@ -21,6 +21,7 @@ mod rate_search;
 mod repeats;
 mod responsiveness;
 mod rows;
+mod rtt_fairness;
 mod runs;
 mod tcp_transmit;
 #[cfg(test)]
@@ -86,6 +87,7 @@ pub static ALL: &[&dyn Table] = &[
     &rate_search::RateSearch,
     &udp_scaling::UdpScaling,
     &wan_tuning::WanTuning,
+    &rtt_fairness::RttFairness,
     &long_haul::LongHaul,
     &responsiveness::Latencies,
     &knee::Knee,

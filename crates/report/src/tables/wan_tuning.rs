@@ -2,7 +2,7 @@
 //! connections" (Ferrari and others, HEPiX 2006) reports it: throughput, convergence time, CPU of both ends.
 
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
-use wirecost_analyze::wan_tuning::{self, Block, CC, blocks};
+use wirecost_analyze::wan_tuning::{self, Block, CC, blocks, datagram_blocks};
 use wirecost_model::document::{Axis, Cell, Chart, Column, Sample, Section, Series};
 use wirecost_model::metric::Unit;
 
@@ -33,8 +33,8 @@ impl Table for WanTuning {
 
 fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("Tuning of a path");
-    let blocks = blocks(measured);
-    if blocks.is_empty() {
+    let (blocks, of_datagrams) = (blocks(measured), datagram_blocks(measured));
+    if blocks.is_empty() && of_datagrams.is_empty() {
         section.text("There is no run at the base yet.");
         return section;
     }
@@ -43,13 +43,21 @@ fn build(measured: &Measurements) -> Section {
         section.finding(finding);
     }
     for block in &blocks {
-        section.table(table(block, measured));
+        let mut table = table(block, figures(measured), true);
+        table.title = block.title().unwrap_or_default();
+        section.table(table);
+    }
+    for block in &of_datagrams {
+        let mut table = table(block, figures_of_datagrams(measured), false);
+        table.title = block.title().map_or("UDP".to_owned(), |title| format!("{title} of UDP"));
+        section.table(table);
     }
     for chart in blocks.iter().filter_map(chart) {
         section.chart(chart);
     }
     section.text(
-        "vs base: throughput relative to the base, which is the first row. convergence: time from the start of traffic until \
+        "vs base: throughput relative to the base, which is the first row. offered: payload of UDP that is sent at a set rate; lost: \
+         datagrams, of those sent. convergence: time from the start of traffic until \
          90% of windows of max(1 s, 20 RTT) lie within 10% of the mean of the last half. efficiency, buffer delay: RFC 6349. \
          busy: CPU time of the end.",
     );
@@ -63,18 +71,20 @@ fn build(measured: &Measurements) -> Section {
 }
 
 /// A row for each value of each factor, the base first.
-fn table(block: &Block<'_>, measured: &Measurements) -> wirecost_model::document::Table {
+fn table(
+    block: &Block<'_>,
+    columns: Vec<ColumnOf>,
+    compares: bool,
+) -> wirecost_model::document::Table {
     let mut head = vec![Column::text("factor"), Column::text("value")];
-    let columns = figures(measured);
     head.extend(columns.iter().map(|column| column.column.clone()));
-    head.push(Column::number("vs base"));
+    head.extend(compares.then(|| Column::number("vs base")));
     let rows = Rows { columns };
     let mut table = wirecost_model::document::Table::new(head);
-    table.title = block.title().unwrap_or_default();
     let mut row = |factor: &str, value: &str, point: &MeasuredPoint| {
         let mut cells = vec![Cell::text(factor), Cell::text(value)];
         cells.extend(rows.row(point));
-        cells.push(relative(point, block.base));
+        cells.extend(compares.then(|| relative(point, block.base)));
         table.row(cells);
     };
     row("base", "", block.base);
@@ -107,6 +117,23 @@ fn figures(measured: &Measurements) -> Vec<ColumnOf> {
         ColumnOf::metric("buffer delay", "rfc6349.buffer_delay"),
         ColumnOf::metric("fairness", "fairness"),
     ];
+    columns.extend(of_ends(measured));
+    columns
+}
+
+fn figures_of_datagrams(measured: &Measurements) -> Vec<ColumnOf> {
+    let mut columns = vec![
+        ColumnOf::metric("offered", "offered"),
+        ColumnOf::metric("throughput", "throughput"),
+        ColumnOf::metric("lost", "loss"),
+    ];
+    columns.extend(of_ends(measured));
+    columns
+}
+
+/// What the traffic costs each end, or both together.
+fn of_ends(measured: &Measurements) -> Vec<ColumnOf> {
+    let mut columns = Vec::new();
     let scopes = match whose::own_cpus(measured) && whose::one_way(measured) {
         true => ["sender", "receiver"].map(|host| CpuScope::Host(host.to_owned())).to_vec(),
         false => vec![CpuScope::All],

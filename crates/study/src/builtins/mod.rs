@@ -30,6 +30,7 @@ pub static ALL: &[Builtin] = &[
     builtin("udp-rate-search", include_str!("udp-rate-search.toml")),
     builtin("udp-scaling", include_str!("udp-scaling.toml")),
     builtin("wan-tuning", include_str!("wan-tuning.toml")),
+    builtin("rtt-fairness", include_str!("rtt-fairness.toml")),
     builtin("long-haul", include_str!("long-haul.toml")),
     builtin("responsiveness", include_str!("responsiveness.toml")),
     builtin("latency-load", include_str!("latency-load.toml")),

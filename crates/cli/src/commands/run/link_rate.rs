@@ -48,24 +48,12 @@ impl LinkRate {
         profile: &Profile,
     ) -> Result<Option<Self>, Failure> {
         let peers = program::remote_hosts(profile).len() as u64;
-        let limits = match (lab, hosts.lab.as_deref()) {
-            (Some(lab), _) => match (lab.rate_bits_per_second(), lab.emulated()) {
-                (Some(rate), _) => Some(of_switch(rate, peers)),
-                (None, Some((topology, link, _))) => of_links(topology, link, peers),
-                (None, None) => None,
-            },
-            (None, Some("")) => match hosts.links()? {
-                Links::Plain => None,
-                Links::Rate(rate) => Some(of_switch(rate, peers)),
-                Links::Emulated { topology, link, .. } => {
-                    let by_hosts = if peers == 1 { Topology::Pair } else { Topology::Star };
-                    of_links(topology.unwrap_or(by_hosts), &link, peers)
-                }
-            },
-            (None, Some(_)) => None,
-            (None, None) => of_device(hosts),
-        };
-        Ok(limits.and_then(|limits| limits.payload(profile)))
+        Ok(limits(hosts, lab, peers)?.and_then(|limits| limits.payload(profile)))
+    }
+
+    /// Whether the rate of the link between hosts that are not made yet is known.
+    pub(crate) fn is_known(hosts: &HostOptions) -> Result<bool, Failure> {
+        Ok(limits(hosts, None, 1)?.is_some_and(|of| of.rates.iter().any(Option::is_some)))
     }
 
     /// Why the load that a profile offers is impossible; `None` if it is not.
@@ -75,6 +63,26 @@ impl LinkRate {
         (offered > payload as f64)
             .then(|| Warning::from(ImpossibleLoad { offered, link: wire, payload }))
     }
+}
+
+fn limits(hosts: &HostOptions, lab: Option<&Lab>, peers: u64) -> Result<Option<Limits>, Failure> {
+    Ok(match (lab, hosts.lab.as_deref()) {
+        (Some(lab), _) => match (lab.rate_bits_per_second(), lab.emulated()) {
+            (Some(rate), _) => Some(of_switch(rate, peers)),
+            (None, Some((topology, link, _))) => of_links(topology, link, peers),
+            (None, None) => None,
+        },
+        (None, Some("")) => match hosts.links()? {
+            Links::Plain => None,
+            Links::Rate(rate) => Some(of_switch(rate, peers)),
+            Links::Emulated { topology, link, .. } => {
+                let by_hosts = if peers == 1 { Topology::Pair } else { Topology::Star };
+                of_links(topology.unwrap_or(by_hosts), &link, peers)
+            }
+        },
+        (None, Some(_)) => None,
+        (None, None) => of_device(hosts),
+    })
 }
 
 /// Ports of a switch: each host has one.
@@ -88,11 +96,13 @@ fn of_links(topology: Topology, link: &LinkSpec, peers: u64) -> Option<Limits> {
         // What a trace carries at its best is no limit of a whole run.
         Capacity::Unlimited | Capacity::Steps(_) | Capacity::Opportunities(_) => None,
     };
-    // Hosts on one side of a dumbbell do not share its link.
-    if topology == Topology::Dumbbell && peers > 1 {
-        return None;
-    }
-    let rates = [rate(&link.forward.capacity, peers), rate(&link.back.capacity, 1)];
+    let links = match topology {
+        Topology::Pair | Topology::Star => peers,
+        Topology::Dumbbell if Topology::left(peers as usize + 1) == 1 => 1,
+        // Hosts on one side do not share the link.
+        Topology::Dumbbell => return None,
+    };
+    let rates = [rate(&link.forward.capacity, links), rate(&link.back.capacity, 1)];
     Some(Limits { rates, overhead: f64::from(WIRE_OVERHEAD) })
 }
 

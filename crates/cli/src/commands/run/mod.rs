@@ -209,7 +209,8 @@ impl Run {
         let of_agents = self.hosts.are_made().then(place).transpose()?;
         let machines = Machines::of(&self.hosts, self.conflict, stop, self.quiet)?;
         let place = of_agents.map_or_else(place, Ok)?;
-        loaded.link = LinkRate::of(&self.hosts, place.lab().as_deref(), &loaded.profile)?;
+        let link = LinkRate::of(&self.hosts, place.lab().as_deref(), &loaded.profile)?;
+        self.options.set_link(&mut loaded, link)?;
         if let Some(impossible) = loaded.impossible() {
             terminal::warn(format_args!("wirecost: {impossible}"));
         }

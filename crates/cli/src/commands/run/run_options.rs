@@ -14,7 +14,7 @@ use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
-use wirecost_model::study::Value;
+use wirecost_model::study::{LOAD, OfferedLoad, Value};
 use wirecost_model::tuning::{self, Tuning};
 use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
@@ -22,8 +22,10 @@ use wirecost_program::offered;
 use wirecost_tunable::Setting;
 
 use super::hosts::{HostOptions, Place};
+use super::link_rate::LinkRate;
 use super::link_samples::LinkSampler;
 use super::machines::{Machines, Uses};
+use super::options::load::offer;
 use super::options::{Changes, cc_object};
 use super::peers::connect_to_each;
 use super::{random, sealed};
@@ -172,6 +174,29 @@ impl RunOptions {
             self.tune.iter().map(|(name, value)| Value::new(&format!("tune.{name}"), value)),
         );
         given
+    }
+
+    /// Says what the link of a loaded profile is. A load that is a share of it becomes a rate.
+    pub(crate) fn set_link(
+        &self,
+        loaded: &mut Loaded,
+        link: Option<LinkRate>,
+    ) -> Result<(), Failure> {
+        loaded.link = link;
+        let given = self.changes.given().iter().find(|value| value.name == LOAD);
+        let Some(OfferedLoad::OfLink(share)) =
+            given.and_then(|value| OfferedLoad::parse(&value.value))
+        else {
+            return Ok(());
+        };
+        match link {
+            Some(link) => offer(&mut loaded.profile, (share * link.payload as f64) as u64),
+            // A phase that no load can be offered to says so.
+            None => offer(&mut loaded.profile.clone(), 1_000_000_000).and(Err(Failure::usage(
+                format!("load {}%-of-link: the rate of the link is unknown", 100.0 * share),
+            )
+            .help("give a rate, such as 1gbit"))),
+        }
     }
 
     /// How many times the profile is run, each time under other probes.

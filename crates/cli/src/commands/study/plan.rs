@@ -97,7 +97,9 @@ pub(super) fn step(
         let offered = offer(&mut ready.profile.clone(), 1_000_000_000);
         offered.map_err(|failure| failure.at(point))?;
     }
-    ready.link = LinkRate::of(&hosts, None, &ready.profile).map_err(|failure| failure.at(point))?;
+    let link = LinkRate::of(&hosts, None, &ready.profile);
+    let set = link.and_then(|link| options.set_link(&mut ready, link));
+    set.map_err(|failure| failure.at(point))?;
     let time = time(&options, &ready.profile);
     let mut step = Step { options, ready, hosts, time };
     if let Some(search) = &loaded.search {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use miette::Severity;
 use wirecost_model::search::Search;
+use wirecost_model::study::{LOAD, OfferedLoad};
 use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, Matrix, PLACE, Place, StudyError, builtins};
 
@@ -13,6 +14,7 @@ use super::available::{self, Available};
 use super::{missing, settings};
 use crate::Failure;
 use crate::commands::link_options::LinkOptions;
+use crate::commands::run::link_rate::LinkRate;
 use crate::commands::run::{HostArgument, HostOptions, options};
 use crate::diagnostics;
 use crate::input;
@@ -210,7 +212,8 @@ impl Source {
             replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
         self.leave_out_what_is_missing(&mut definition);
-        let loaded = Loaded::from(definition, beside, &self.hosts)?;
+        let mut loaded = Loaded::from(definition, beside, &self.hosts)?;
+        loaded.leave_out_shares_of_unknown_links()?;
         Ok(Loaded { sealed: self.sealed, ..loaded })
     }
 
@@ -282,6 +285,29 @@ impl Source {
 }
 
 impl Loaded {
+    /// Leaves out points whose load is a share of a link of unknown rate, if the study has others.
+    fn leave_out_shares_of_unknown_links(&mut self) -> Result<(), Failure> {
+        let mut loads = BTreeSet::new();
+        let mut unknown = 0;
+        for point in &self.matrix.points {
+            if !matches!(point.load(), OfferedLoad::OfLink(_)) {
+                continue;
+            }
+            let hosts = settings::hosts(point, &self.definition, &self.hosts)?;
+            if !LinkRate::is_known(&hosts)? {
+                unknown += 1;
+                loads.extend(point.get(LOAD).map(str::to_owned));
+            }
+        }
+        if unknown == 0 || unknown == self.matrix.points.len() {
+            return Ok(());
+        }
+        let why = "its load is a share of the link, whose rate is unknown";
+        self.definition.leave_out_loads(loads.iter().map(String::as_str), why);
+        self.matrix = Matrix::of(&self.definition).map_err(failure)?;
+        Ok(())
+    }
+
     /// A study on these hosts, with profiles as the command line names them.
     pub(super) fn on(definition: Definition, hosts: &HostOptions) -> Result<Self, Failure> {
         Self::from(definition, PathBuf::new(), hosts)

@@ -8,12 +8,14 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::{Document, Section};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
 use wirecost_report::documents::tuning as report;
 use wirecost_report::outputs::{self, TerminalStyle};
+use wirecost_report::tables;
 use wirecost_study::Definition;
 use wirecost_study::tuning::{self, TuneDefinition};
 
@@ -178,6 +180,8 @@ pub(crate) fn conclude(searched: &Searched, format: &str) -> Result<Status, Fail
             let mut document = Document::new(&searched.definition.title);
             let runs = searched.runs()?;
             document.sections = sections(&searched.definition, &runs)?.unwrap_or_default();
+            let runs = runs.into_iter().map(|run| (String::new(), run));
+            document.sections.push(tables::about(&Measurements::of(runs), &[]));
             let style = TerminalStyle::of(&io::stdout());
             if let Some(output) = outputs::find(format) {
                 // A reader that has seen enough (`| head`) is no failure.

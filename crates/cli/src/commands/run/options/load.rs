@@ -19,8 +19,8 @@ impl RunOption for Load {
 
     fn help(&self) -> &'static str {
         "Offered load (open loop): payload per second of all strands together, such as 1gbit. Operations \
-         start at fixed times, even if earlier ones are late; `max` is as fast as possible [default: the \
-         profile's]"
+         start at fixed times, even if earlier ones are late; `90%-of-link` is a share of what the link carries, \
+         `max` as fast as possible [default: the profile's]"
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {
@@ -32,13 +32,15 @@ impl RunOption for Load {
             Some(OfferedLoad::Rate(rate)) => {
                 Ok(Change::to_profile(move |profile| offer(profile, rate)))
             }
+            // It becomes a rate when the link is known.
+            Some(OfferedLoad::OfLink(_)) => Ok(Change::to_profile(|_| Ok(()))),
             Some(OfferedLoad::Share(_)) => Err(
                 "a percentage of the saturation throughput works only in a study; give a rate, such as 1gbit"
                     .to_owned(),
             ),
             None => {
-                Err("must be max, or a rate such as 1gbit or 500mbit; in a study also a share \
-                         such as 25%"
+                Err("must be max, a rate such as 1gbit, or a share of the link such as 90%-of-link; in a study also a \
+                     share such as 25%"
                     .to_owned())
             }
         }
