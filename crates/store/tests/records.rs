@@ -10,6 +10,7 @@ use std::fs;
 use recorded::{before_studies, hosts, json, names, run, without_stacks};
 use wirecost_model::environment::Environment;
 use wirecost_model::observe::ObserveDocument;
+use wirecost_model::run::{Interval, Run};
 use wirecost_store::{
     Document, HOSTS, OBSERVATION, RUN, Recorder, SAMPLES, STACKS, SUMS, StoreError, document, read,
 };
@@ -30,6 +31,37 @@ fn a_saved_record_is_complete_and_leaves_no_other_files() {
     // The document alone has no stacks, and is a document all the same.
     assert_eq!(wirecost_store::run(&directory).unwrap(), without_stacks(run()));
     assert_eq!(document(&directory.join(RUN)).unwrap(), Document::Run(run()));
+}
+
+/// What a run of days takes on disk follows from its intervals, of which each takes as much as the ones before.
+#[test]
+fn a_record_of_days_takes_a_constant_for_each_interval() {
+    const DAY: u64 = 86_400;
+    let size = |days: u64| {
+        let mut random = fastrand::Rng::with_seed(7);
+        let interval = |second: u64| {
+            let bytes = 125_000_000 + random.u64(..5_000_000);
+            Interval {
+                start: second as f64,
+                seconds: 1.0,
+                tx_bytes: bytes,
+                rx_bytes: 0,
+                bits_per_second: 8.0 * bytes as f64,
+                transactions: bytes >> 16,
+                operations: bytes >> 16,
+                failed: 0,
+            }
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let run = Run { intervals: (0..days * DAY).map(interval).collect(), ..run() };
+        Recorder::create(directory.path()).unwrap().save(&run, &hosts()).unwrap();
+        let sizes = fs::read_dir(directory.path()).unwrap();
+        sizes.map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>()
+    };
+    let [one, two, four] = [1, 2, 4].map(size);
+    let (second, others) = ((two - one) / DAY, (four - two) / (2 * DAY));
+    assert!(second.abs_diff(others) * 20 <= second, "{second} and {others} bytes each");
+    assert!(others < 400, "{others} bytes for each interval");
 }
 
 #[test]

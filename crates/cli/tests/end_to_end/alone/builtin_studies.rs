@@ -402,13 +402,29 @@ fn wan_tuning() {
 #[test]
 fn responsiveness() {
     let Some(tables) = study("responsiveness", &[]) else { return };
-    let latencies = &tables[0];
-    assert_eq!(latencies.rows.len(), 4, "{latencies:?}");
-    println!("{tables:?}");
+    let [latencies, parts] = tables.as_slice() else { panic!("{tables:?}") };
+    assert_eq!(latencies.texts("load"), ["idle", "4 down", "4 up", "4 up, 4 down"]);
+    let [p50, p99] = ["p50", "p99"].map(|column| latencies.numbers(column));
+    // The link has a round-trip time of 20 ms, and its queue takes 100 ms.
+    assert!(p50[0] >= 20e3 && p50.iter().skip(1).all(|loaded| *loaded > p50[0]), "{latencies:?}");
+    assert!(p50.iter().zip(&p99).all(|(p50, p99)| p50 <= p99), "{latencies:?}");
+    let loaded = &latencies.texts("grade")[1..];
+    assert!(loaded.iter().all(|grade| ["A+", "A", "B", "C", "D", "F"].contains(grade)));
+    assert_eq!(parts.texts("load"), ["4 down", "4 up", "4 up, 4 down"]);
+    assert!(parts.numbers("RPM (not HTTP/2)").into_iter().all(|rpm| rpm > 0.0), "{parts:?}");
 }
 
 #[test]
 fn latency_load() {
     let Some(tables) = study_with("latency-load", "knee", &[]) else { return };
-    println!("{tables:?}");
+    let [table] = tables.as_slice() else { panic!("{tables:?}") };
+    let loads = table.texts("load");
+    assert_eq!(loads[..7], ["10%", "30%", "50%", "70%", "80%", "90%", "95%"], "{table:?}");
+    let p99: Vec<f64> = table.numbers("p99");
+    // A link of 10 Mb/s and 2 ms: nearly idle, and nearly full.
+    assert!(p99[0] >= 2e3 && p99[6] > p99[0], "{table:?}");
+    for (load, offered) in [10.0, 30.0, 50.0].into_iter().zip(table.column("offered")) {
+        let (share, rate) = (load / 100.0, offered.number.unwrap());
+        assert!((rate / (share * 10e6) - 1.0).abs() < 0.1, "{load}: {table:?}");
+    }
 }
