@@ -35,6 +35,10 @@ const FLOOD: usize = 2;
 const LEDGER: &str = "ledger";
 /// Ten times as often as a run reads them by default.
 const LEDGER_INTERVAL: Nanos = 100 * MILLISECOND;
+/// Names the probe `cpu` without the samples of 10 ms that it otherwise takes of each CPU.
+const UNSAMPLED: &str = "cpu-unsampled";
+/// The same with them.
+const SAMPLED: &str = "cpu";
 
 /// Excluded time at the start of a slice: attaching, and its after-effects.
 const SETTLE: Nanos = 30 * MILLISECOND;
@@ -51,7 +55,8 @@ pub(crate) struct Observe {
     slice: u64,
 
     /// Measure only these probes, against none and against empty programs in their hooks: as for
-    /// `--observe`, such as `locks` or `drops,locks`. `ledger` is the counters of packets, read every 100 ms.
+    /// `--observe`, such as `locks` or `drops,locks`. `ledger` is the counters of packets, read every 100 ms;
+    /// `cpu-unsampled` is `cpu` without its samples of 10 ms.
     /// May be repeated.
     #[arg(long, value_name = "SET")]
     probes: Vec<String>,
@@ -87,7 +92,10 @@ impl Variant {
             let reader = Box::new(reader.map_err(|error| error.to_string())?);
             return Ok(Variant::Ledger { reader, reads: 0, spent: 0 });
         }
-        let observer = Box::new(Observer::open(request(name)?));
+        let observer = Box::new(match name {
+            UNSAMPLED => Observer::open_without_cpu_samples(request(SAMPLED)?),
+            _ => Observer::open(request(name)?),
+        });
         Ok(Variant::Probes { name: name.to_owned(), observer })
     }
 
@@ -161,7 +169,9 @@ impl Observe {
         for name in &sets {
             variants.push(Variant::open(name)?);
         }
-        for (number, set) in sets.iter().enumerate() {
+        // Its hooks are those of the sampled one.
+        let hooked = sets.iter().enumerate().filter(|(_, set)| *set != UNSAMPLED);
+        for (number, set) in hooked {
             let tracepoints = tracepoints_of(&mut variants[number])?;
             // What has no hooks has no other side.
             if tracepoints.is_empty() {
@@ -307,6 +317,15 @@ impl Observe {
                     goal.map_or("", |goal| verdict(cost.as_ref(), goal)),
                 )?;
             }
+        }
+        for (number, load) in LOADS.iter().enumerate() {
+            let of =
+                |wanted: &str| costs[number].get(&names.iter().position(|name| name == wanted)?);
+            let Some((with, without)) = of(SAMPLED).zip(of(UNSAMPLED)) else { continue };
+            let pairs: Vec<f64> =
+                with.iter().zip(without).map(|(with, without)| with - without).collect();
+            let (value, interval, _) = shown(median(&pairs).as_ref());
+            writeln!(out, "\nSamples of CPUs, {}: {value} points ({interval})", load.name)?;
         }
         writeln!(out, "\nOn the flood, over what empty programs in the same hooks cost:")?;
         for set in self.sets() {

@@ -14,6 +14,7 @@ use crate::probe::{Edge, Extent, Probe, Session, Shared, parse_entry};
 use crate::probes;
 use crate::sampler::PER_SECOND;
 use crate::slices::Slices;
+use crate::tracker::READ_EVERY;
 
 /// One probe, as far as it got.
 struct ActiveProbe {
@@ -53,12 +54,24 @@ impl Observer {
     /// The same, with so many samples a second of each CPU.
     #[must_use]
     pub fn open_at(request: ObserveRequest, samples_per_second: u32) -> Self {
+        let shared = Shared::new(&request, samples_per_second);
+        Self::open_with(request, shared)
+    }
+
+    /// The same without what CPUs do over time, to measure what that costs.
+    #[must_use]
+    pub fn open_without_cpu_samples(request: ObserveRequest) -> Self {
+        let mut shared = Shared::new(&request, PER_SECOND);
+        shared.leave_out_cpu_samples();
+        Self::open_with(request, shared)
+    }
+
+    fn open_with(request: ObserveRequest, mut shared: Shared) -> Self {
         let wanted: Vec<&'static dyn Probe> = probes::ALL
             .iter()
             .copied()
             .filter(|probe| request.probes.iter().any(|entry| parse_entry(entry).0 == probe.name()))
             .collect();
-        let mut shared = Shared::new(&request, samples_per_second);
         let probes = wanted
             .into_iter()
             .map(|probe| {
@@ -113,11 +126,16 @@ impl Observer {
     ) {
         let slices = sliced(&mut self.probes).next().is_some();
         let mut due = start.saturating_add(interval.max(1));
+        let mut read = start.saturating_add(READ_EVERY);
         loop {
             let turn = if slices { self.shared.slices.next() } else { Nanos::MAX };
-            let next = due.min(turn).min(end);
+            let next = due.min(turn).min(read).min(end);
             if !wait(next) || next >= end {
                 return;
+            }
+            if next >= read {
+                self.shared.read();
+                read = Monotonic.now().saturating_add(READ_EVERY);
             }
             if next >= turn {
                 self.slice();

@@ -231,6 +231,11 @@ impl Shared {
         }
     }
 
+    /// Before the tracker is loaded: it is not to tell parts of the window apart.
+    pub(crate) fn leave_out_cpu_samples(&mut self) {
+        self.wants.samples = false;
+    }
+
     /// How much of a probe is wanted.
     pub(crate) fn extent(&self, name: &str) -> Extent {
         self.extents.get(name).copied().unwrap_or(Extent::Whole)
@@ -338,6 +343,11 @@ impl Shared {
         Monotonic.now()
     }
 
+    /// Takes over what the tracker has kept of parts of the window, while it goes on.
+    pub(crate) fn read(&mut self) {
+        self.on_tracker(Tracker::read_samples);
+    }
+
     /// Stops counting. Returns when.
     pub(crate) fn end(&mut self) -> Nanos {
         let at = Monotonic.now();
@@ -349,6 +359,7 @@ impl Shared {
 
     /// After the end: takes over what was sampled.
     pub(crate) fn collect(&mut self) {
+        self.read();
         if let Some(Ok(sampler)) = &mut self.sampler {
             sampler.collect();
         }

@@ -1,6 +1,8 @@
 //! The probe `cpu` against loads that are known, on the kernel that there is.
 #![cfg(test)]
 
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
 mod known;
 
 use std::fs;
@@ -8,6 +10,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use attempts::undisturbed_machine;
 use wirecost_linux::{clock, privilege, process_time, thread};
 use wirecost_model::clock::{Clock, seconds};
 use wirecost_model::observe::{CpuSection, ObserveRequest, ObserverReport, Part, ProbeStatus};
@@ -282,4 +285,96 @@ fn two_observers_do_not_disturb_each_other() {
         assert!(part.softirq <= whole.softirq + apart, "{part:?} of {whole:?}");
         assert!(part.switches <= whole.switches);
     }
+}
+
+const TURN: u64 = 50_000_000;
+
+/// A window in which a thread runs on a CPU for 50 ms and sleeps for 50 ms in turn, for longer than the kernel keeps
+/// what nobody reads.
+fn watch_turns(cpu: u32) -> ObserverReport {
+    const WINDOW: u64 = 3_500_000_000;
+    let request = ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![of_machine()] };
+    let mut observer = Observer::open(request);
+    observer.attach();
+    let over = clock::Monotonic.now() + WINDOW + TURN;
+    let load = std::thread::spawn(move || {
+        thread::pin(cpu).expect("the CPU is there");
+        while clock::Monotonic.now() < over {
+            // Begins and ends where parts do.
+            while (clock::Monotonic.now() / TURN).is_multiple_of(2) {
+                std::hint::spin_loop();
+            }
+            clock::sleep(TURN - clock::Monotonic.now() % TURN);
+        }
+    });
+    observer.begin();
+    let start = clock::Monotonic.now();
+    observer.watch(start, start + WINDOW, WINDOW, |until| {
+        clock::sleep(until.saturating_sub(clock::Monotonic.now()));
+        true
+    });
+    observer.end();
+    observer.detach();
+    load.join().expect("the thread ends");
+    observer.take()
+}
+
+#[test]
+fn parts_of_10_ms_add_up_to_the_window() {
+    if privilege::skip_without_tracing("parts_of_10_ms_add_up_to_the_window") {
+        return;
+    }
+    let observation = watch_turns(first_cpu());
+    let section = section(&observation);
+    let samples = section.samples.as_ref().expect("samples");
+    assert_eq!(samples.seconds, 0.01);
+    assert_eq!(samples.cpus.len(), section.per_cpu.len());
+    for (sampled, time) in samples.cpus.iter().zip(&section.per_cpu) {
+        assert_eq!((Some(sampled.cpu), sampled.lost()), (time.cpu, 0));
+        let sum =
+            |of: &[Option<u32>]| of.iter().flatten().map(|&us| f64::from(us)).sum::<f64>() / 1e6;
+        // All but the ends of the window, which are no whole parts.
+        for (sum, whole) in [
+            (sum(&sampled.busy_us), time.wall - time.idle),
+            (sum(&sampled.softirq_us), time.softirq),
+            (sum(&sampled.irq_us), time.irq),
+        ] {
+            assert!(sum <= whole + 0.001 && sum >= whole - 0.021, "{sum} of {whole}");
+        }
+        let left = time.wall - sampled.busy_us.len() as f64 * samples.seconds;
+        assert!((0.0..0.0201).contains(&left), "{left} s are in no part");
+        assert!(sampled.interrupts.iter().flatten().sum::<u32>() > 10);
+    }
+}
+
+#[test]
+fn parts_of_10_ms_show_when_a_cpu_was_busy() {
+    if privilege::skip_without_tracing("parts_of_10_ms_show_when_a_cpu_was_busy") {
+        return;
+    }
+    let cpu = first_cpu();
+    undisturbed_machine(|| {
+        let observation = watch_turns(cpu);
+        let samples = section(&observation).samples.as_ref().expect("samples");
+        let sampled = samples.cpus.iter().find(|sampled| sampled.cpu == cpu).expect("it is there");
+        let busy: Vec<f64> = sampled.parts(samples.seconds).map(|part| part.busy).collect();
+        let median = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        // Five parts and five parts in turn, wherever in a turn the window began.
+        let seen: Vec<(f64, f64)> = (0..10)
+            .map(|shift| {
+                let (on, off): (Vec<_>, Vec<_>) =
+                    busy.iter().enumerate().partition(|(place, _)| (place + shift) % 10 < 5);
+                let values = |parts: Vec<(usize, &f64)>| parts.iter().map(|(_, v)| **v).collect();
+                (median(values(on)), median(values(off)))
+            })
+            .collect();
+        let clear = seen.iter().filter(|(on, off)| *on > 95.0 && *off < 30.0).count();
+        // With one that is two parts off, three of five are still right.
+        assert!((1..=5).contains(&clear), "{seen:?}");
+        // In the opposite turn, all is the other way round.
+        assert!(seen.iter().any(|(on, off)| *on < 30.0 && *off > 95.0), "{seen:?}");
+    });
 }

@@ -179,6 +179,7 @@ pub fn write(out: &mut dyn Write, title: &str, stacks: &FoldedStacks) -> io::Res
         tell: &|node| format!("{:.0} samples, {}", node.after, percent(node.after, all)),
         head: HEAD,
         narrowest: NARROWEST,
+        is_in_page: false,
         weight: Node::weight,
     };
     drawing.write(out, title, &subtitle, &root)
@@ -197,6 +198,7 @@ pub fn write_frames(out: &mut dyn Write, stacks: &FoldedStacks) -> io::Result<()
         tell: &|node| format!("{:.0} samples, {}", node.after, percent(node.after, all)),
         head: 0.0,
         narrowest: NARROWEST_OF_PAGE,
+        is_in_page: true,
         weight: Node::weight,
     };
     let rows = drawing.depth(&root, root.weight());
@@ -238,6 +240,7 @@ pub fn write_difference_frames(out: &mut dyn Write, of: &FlameDifference) -> io:
         },
         head: LEGEND,
         narrowest: NARROWEST_OF_PAGE,
+        is_in_page: true,
         weight: |node| node.after,
     };
     let rows = drawing.depth(&root, root.after);
@@ -324,6 +327,7 @@ pub fn write_difference(
         },
         head: HEAD,
         narrowest: NARROWEST,
+        is_in_page: false,
         weight: Node::weight,
     };
     drawing.write(out, title, &subtitle, &root)
@@ -375,6 +379,8 @@ struct Drawing<'a> {
     head: f64,
     /// Frames that are narrower are left out.
     narrowest: f64,
+    /// The style of a page has the height of frames, and its script finds the name and the place of a frame in what is drawn.
+    is_in_page: bool,
     /// What frames are as wide as.
     weight: fn(&Node) -> f64,
 }
@@ -437,22 +443,51 @@ impl Drawing<'_> {
         let Place { begin, width, depth } = place;
         let x = MARGIN + begin * inner;
         let y = self.head + (rows - 1 - depth) as f64 * ROW;
+        let label = fitting(name.trim_end_matches(KERNEL), width * inner);
+        let (x_of_text, y_of_text) = (x + 3.0, y + 12.0);
+        if self.is_in_page {
+            let colour = (self.colour)(name, node, depth);
+            let told = escape(&(self.tell)(node));
+            write!(
+                out,
+                "<g class=\"frame\"><title>{}: {told}</title><rect x=\"{x:.3}\" y=\"{y}\" \
+                 width=\"{:.3}\" fill=\"{colour}\"/>",
+                escape(name),
+                width * inner,
+            )?;
+            if !label.is_empty() {
+                let label = escape(&label);
+                write!(out, "<text x=\"{x_of_text:.1}\" y=\"{y_of_text}\">{label}</text>")?;
+            }
+            writeln!(out, "</g>")?;
+            return self.frames_above(out, node, place, rows);
+        }
         writeln!(
             out,
             "<g class=\"frame\" data-x=\"{begin:.7}\" data-w=\"{width:.7}\" data-d=\"{depth}\" \
              data-n=\"{name}\"><title>{name}: {told}</title>\
              <rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" rx=\"1\" fill=\"{}\"/>\
-             <text x=\"{:.2}\" y=\"{}\">{}</text></g>",
+             <text x=\"{x_of_text:.2}\" y=\"{y_of_text}\">{}</text></g>",
             width * inner,
             ROW - 1.0,
             (self.colour)(name, node, depth),
-            x + 3.0,
-            y + 12.0,
-            escape(&fitting(name.trim_end_matches(KERNEL), width * inner)),
+            escape(&label),
             name = escape(name),
             told = escape(&(self.tell)(node)),
         )?;
-        let mut begin = begin;
+        self.frames_above(out, node, place, rows)
+    }
+
+    /// The frames of what a function calls.
+    fn frames_above(
+        &self,
+        out: &mut dyn Write,
+        node: &Node,
+        place: Place,
+        rows: usize,
+    ) -> io::Result<()> {
+        let inner = WIDTH - 2.0 * MARGIN;
+        let Place { mut begin, width, depth } = place;
         for (name, child) in &node.children {
             let width = width * (self.weight)(child) / (self.weight)(node);
             if width * inner >= self.narrowest {

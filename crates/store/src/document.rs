@@ -17,7 +17,7 @@ use crate::input;
 use crate::parquet_file::{self, Unreadable};
 use crate::schema::FORMAT;
 use crate::version::is_newer;
-use crate::{OBSERVATION, RUN, SAMPLES, STACKS, stacks, sums};
+use crate::{CPU_PARTS, OBSERVATION, RUN, SAMPLES, STACKS, cpu_parts, stacks, sums};
 
 /// The result of a run or an observation.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub fn document(path: &Path) -> Result<Document, StoreError> {
     if let Some(record) = file.parent()
         && name.is_some_and(|name| name == RUN || name == OBSERVATION)
     {
-        restore_stacks(hosts_of(&mut document), record)?;
+        restore(hosts_of(&mut document), record)?;
     }
     Ok(document)
 }
@@ -123,11 +123,22 @@ fn hosts_of(document: &mut Document) -> &mut [HostObservation] {
     }
 }
 
-/// Restores the stacks of a record into its document.
-pub(crate) fn restore_stacks(
-    hosts: &mut [HostObservation],
-    record: &Path,
-) -> Result<(), StoreError> {
+/// Restores into the document of a record what is in files of its own.
+pub(crate) fn restore(hosts: &mut [HostObservation], record: &Path) -> Result<(), StoreError> {
+    restore_stacks(hosts, record)?;
+    let path = record.join(CPU_PARTS);
+    let text = match input::read(&path, input::RECORD) {
+        Ok(text) => text,
+        // Nothing was traced, or an earlier version wrote the record.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return sums::check_absent(&path),
+        Err(error) => return Err(cannot("read", &path)(error)),
+    };
+    let restored = cpu_parts::put_back(hosts, &text);
+    restored.map_err(|why| StoreError::Damaged { path: path.clone(), why })?;
+    sums::check(&path, &text)
+}
+
+fn restore_stacks(hosts: &mut [HostObservation], record: &Path) -> Result<(), StoreError> {
     let path = record.join(STACKS);
     let text = match input::read_text(&path, input::RECORD) {
         Ok(text) => text,

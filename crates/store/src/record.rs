@@ -17,8 +17,8 @@ use crate::error::{StoreError, cannot};
 use crate::staged_dir::{StagedDir, sync};
 use crate::sums::Recorded;
 use crate::{
-    HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, TRACE, input, parquet_file, samples, stacks, sums,
-    trace,
+    CPU_PARTS, HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, TRACE, cpu_parts, input, parquet_file,
+    samples, stacks, sums, trace,
 };
 
 /// The contents of a record of a run.
@@ -43,7 +43,7 @@ pub fn read(directory: &Path) -> Result<Record, StoreError> {
         Err(error) => return Err(cannot("read", &samples)(error)),
     }
     if let Some(observe) = &mut run.observe {
-        document::restore_stacks(&mut observe.hosts, directory)?;
+        document::restore(&mut observe.hosts, directory)?;
     }
     Ok(Record { run, hosts: hosts(directory)? })
 }
@@ -132,7 +132,7 @@ pub(crate) fn write_run(
     staged.add_last(RUN, &json(RUN, &Recorded::new(&run))?)
 }
 
-/// Writes the other files; moves stacks and traces out of the document.
+/// Writes the other files; moves stacks, parts of CPUs and traces out of the document.
 fn write_others(
     staged: &mut StagedDir,
     samples: &[Sample],
@@ -145,6 +145,11 @@ fn write_others(
     let stacks = stacks::take(observed);
     if !stacks.is_empty() {
         staged.add(STACKS, stacks.as_bytes())?;
+    }
+    let parts = cpu_parts::take(observed);
+    if !parts.is_empty() {
+        let text = serde_json::to_vec(&parts).map_err(io::Error::from);
+        staged.add(CPU_PARTS, &text.map_err(cannot("make", Path::new(CPU_PARTS)))?)?;
     }
     if let Some(trace) = trace::take(observed) {
         staged.add(TRACE, trace.as_bytes())?;

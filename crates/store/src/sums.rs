@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{StoreError, cannot};
-use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, SUMS, input};
+use crate::{CPU_PARTS, HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, SUMS, input};
 
 const SCHEMA: &str = "wirecost.files/1";
 
@@ -63,7 +63,7 @@ impl<'a, T> Recorded<'a, T> {
 /// It is not what was saved.
 pub(crate) fn check(file: &Path, content: &[u8]) -> Result<(), StoreError> {
     let (Some(record), Some(name)) = (file.parent(), file.file_name()) else { return Ok(()) };
-    if ![RUN, OBSERVATION, HOSTS, SAMPLES, STACKS].iter().any(|own| name == *own) {
+    if ![RUN, OBSERVATION, HOSTS, SAMPLES, STACKS, CPU_PARTS].iter().any(|own| name == *own) {
         return Ok(());
     }
     let is_document = name == RUN || name == OBSERVATION;

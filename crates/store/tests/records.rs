@@ -67,7 +67,7 @@ fn a_record_of_days_takes_a_constant_for_each_interval() {
 #[test]
 fn a_run_without_measurements_has_a_record() {
     let parent = tempfile::tempdir().unwrap();
-    let refused = wirecost_model::run::Run::empty("@stream", "epoll", "0.1.0", 0);
+    let refused = Run::empty("@stream", "epoll", "0.1.0", 0);
     Recorder::create(parent.path()).unwrap().save(&refused, &hosts()).unwrap();
     assert_eq!(names(parent.path()), [SUMS, HOSTS, RUN, SAMPLES]);
     assert_eq!(read(parent.path()).unwrap().run, refused);

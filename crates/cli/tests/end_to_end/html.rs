@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use wirecost_linux::privilege::skip;
+use wirecost_linux::privilege::{self, skip};
 
 use crate::program::{Finished, Program};
 
@@ -159,6 +159,8 @@ fn the_page_of_a_run_draws_its_series() {
     shown.is_all_drawn();
     assert!(shown.dom.contains("<canvas"), "no series is drawn");
     assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
+    cpus_stand_below_one_another(&text, Path::new(&page), test);
+    assert_eq!(enlarged(Path::new(&page), test).as_deref(), Some("true true true true"));
     // From the record alone, the same charts.
     let again = path("again.html");
     let finished = wirecost(&["report", &record, "--format", "html", "--out", &again]);
@@ -170,6 +172,41 @@ fn the_page_of_a_run_draws_its_series() {
             .collect()
     };
     assert_eq!(charts(&fs::read_to_string(&again).unwrap()), charts(&text));
+}
+
+/// Three panels for each CPU, which begin and end at the same places, and have lines of which many points differ.
+#[track_caller]
+fn cpus_stand_below_one_another(text: &str, page: &Path, test: &str) {
+    if !privilege::missing(privilege::TRACING).is_empty() {
+        assert!(text.contains("which tells nothing of times below 100 ms"), "no reason");
+        return skip(test, "CPU time cannot be traced here");
+    }
+    for part in ["utilisation, and softirqs in it", ": softirqs", ": interrupts"] {
+        assert!(text.contains(part), "no {part}");
+    }
+    let drawn = "(panels => [panels.length, panels.filter(of => of.querySelector('canvas')).length, \
+        new Set(panels.map(of => { const {left, width} = of.querySelector('.u-over').getBoundingClientRect(); \
+        return Math.round(left) + ' ' + Math.round(width) })).size].join(' '))\
+        ([...page.querySelectorAll('figure.panel')])";
+    let Some(drawn) = in_a_phone(page, drawn, test) else { return };
+    let [panels, canvases, places] = *drawn.split(' ').collect::<Vec<_>>() else {
+        panic!("{drawn}")
+    };
+    let panels: u32 = panels.parse().unwrap();
+    assert!(panels >= 3 && panels.is_multiple_of(3), "{drawn}");
+    assert_eq!((canvases, places), (panels.to_string().as_str(), "1"), "{drawn}");
+}
+
+/// Whether a chart and a drawing fill the window by their button, and return by it and by Escape.
+fn enlarged(page: &Path, test: &str) -> Option<String> {
+    let each = "['canvas', 'svg.brief'].flatMap(drawing => { \
+        const figure = page.querySelector('figure.chart ' + drawing).closest('figure'), \
+        section = figure.closest('section'), button = figure.querySelector('.enlarge'), \
+        dialog = page.querySelector('dialog'); \
+        button.click(); const open = dialog.open && dialog.contains(figure) && dialog.contains(page.querySelector('.tip')); \
+        button.click(); dialog.onclose(); \
+        return [open, !dialog.open && section.contains(figure)] }).join(' ')";
+    in_a_phone(page, each, test)
 }
 
 #[test]

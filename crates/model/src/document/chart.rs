@@ -28,6 +28,8 @@ pub enum ChartKind {
     /// Lines over time; there can be very many samples.
     #[default]
     Lines,
+    /// The same, low: charts of one group stand close below one another, and what is at one time is in one column.
+    Panel,
     /// Means with intervals, and each run as a dot, over what was set.
     Curve,
     /// A level that holds until the next sample: cumulative distributions.
@@ -50,6 +52,8 @@ pub struct Axis {
     pub scale: AxisScale,
     /// Values that have names, such as what was set as it is written: `64k` at 65536.
     pub labels: Vec<AxisLabel>,
+    /// Where it ends, of lines over time; null where the greatest value says it.
+    pub end: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +81,7 @@ impl Axis {
     #[must_use]
     pub fn new(title: &str, unit: Unit) -> Self {
         let (scale, labels) = (AxisScale::Linear, Vec::new());
-        Self { title: title.to_owned(), unit, scale, labels }
+        Self { title: title.to_owned(), unit, scale, labels, end: None }
     }
 
     /// Of time since the window began. Values are in microseconds, as those of [`Unit::Microseconds`] are.
@@ -92,6 +96,11 @@ impl Axis {
         let labels = names.into_iter().enumerate();
         let labels = labels.map(|(place, text)| AxisLabel { at: place as f64, text }).collect();
         Self { scale: AxisScale::Names, labels, ..Self::new(title, Unit::Count) }
+    }
+
+    #[must_use]
+    pub fn until(self, end: f64) -> Self {
+        Self { end: Some(end), ..self }
     }
 
     #[must_use]
@@ -192,6 +201,12 @@ impl Chart {
     #[must_use]
     pub fn over_time(title: &str, y: Axis, series: Vec<Series>) -> Self {
         Self { series, ..Self::new(title, ChartKind::Lines, Axis::time(), y) }
+    }
+
+    /// Whether the page's script draws it, of which there can be very many samples.
+    #[must_use]
+    pub fn is_over_time(&self) -> bool {
+        matches!(self.kind, ChartKind::Lines | ChartKind::Panel)
     }
 
     /// Whether there is anything to draw.

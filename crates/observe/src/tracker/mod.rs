@@ -1,6 +1,7 @@
 //! The tracker knows at every instant what each CPU does, and counts the time of it. Probes share
 //! it: its hooks are paid once.
 
+mod samples;
 mod scheduling;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use wirecost_model::observe::ProbeCost;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, LoadedObject, Options, compiled, possible_cpus};
+pub(crate) use samples::{Counts, READ_EVERY, Samples};
 pub(crate) use scheduling::{Held, Holding, Queue, Thread, ThreadState, Waits, Waker};
 
 /// Slots of [`Cpu::ns`], as tracker.h numbers them.
@@ -49,6 +51,7 @@ pub(crate) mod slot {
 pub(crate) struct Cpu {
     pub(crate) last: u64,
     pub(crate) count: u64,
+    edge: u64,
     pub(crate) ns: [u64; slot::ALL],
     span_irq: u64,
     span_softirq: u64,
@@ -66,6 +69,8 @@ pub(crate) struct Cpu {
     call_number: u32,
     stored: u32,
     halted: u64,
+    began: u64,
+    interrupts: u64,
 }
 
 impl Default for Cpu {
@@ -171,6 +176,7 @@ struct Settings {
     by_process: u32,
     in_all: u32,
     scheduling: u32,
+    samples: u32,
 }
 
 /// Times of all CPUs over a window.
@@ -197,6 +203,8 @@ pub(crate) struct TrackerNeeds {
     pub(crate) all_processes: bool,
     /// Waits for CPUs are followed.
     pub(crate) scheduling: bool,
+    /// Parts of the window are told apart.
+    pub(crate) samples: bool,
 }
 
 /// The programs, loaded.
@@ -211,6 +219,8 @@ pub(crate) struct Tracker {
     tables: bool,
     /// Why waits for CPUs are not followed; nothing where nobody asked.
     scheduling: Result<bool, String>,
+    samples_wanted: bool,
+    samples: Samples,
     online: Vec<u32>,
     /// States when the window began.
     before: BTreeMap<u32, Cpu>,
@@ -270,6 +280,9 @@ impl Tracker {
         if !wants.scheduling {
             without.extend(OF_SCHEDULING);
         }
+        if !wants.samples {
+            without.push("crossings");
+        }
         let load = |halts: bool, without: &[&str]| {
             let settings = Settings {
                 tables: wants.tables.into(),
@@ -279,6 +292,7 @@ impl Tracker {
                 by_process: by_process.into(),
                 in_all: in_all.into(),
                 scheduling: wants.scheduling.into(),
+                samples: wants.samples.into(),
             };
             let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
             LoadedObject::load(compiled!("tracker", "tracker_tracker"), &options)
@@ -318,6 +332,8 @@ impl Tracker {
             online,
             tables: wants.tables,
             scheduling,
+            samples_wanted: wants.samples,
+            samples: Samples::default(),
             before: BTreeMap::new(),
             queues_before: BTreeMap::new(),
         })
@@ -342,6 +358,7 @@ impl Tracker {
     pub(crate) fn start(&mut self) -> Result<(), BpfError> {
         // While nothing counts: what is read later has already gone on.
         self.before = self.states()?;
+        self.forget_samples()?;
         if self.scheduling == Ok(true) {
             self.queues_before = self.queues()?;
         }

@@ -2,6 +2,7 @@
 /* Where the time of each CPU goes, to the nanosecond: idle, task, interrupt, each softirq vector.
  * One clock reading a transition, so the parts add up to the whole. */
 #include "calls.h"
+#include "samples.h"
 #include "scheduling.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -58,6 +59,7 @@ struct settings {
 	u32 by_process; /* whether processes are counted apart, in `calls_of` */
 	u32 in_all; /* whether there is `calls` too */
 	u32 scheduling; /* whether waits for CPUs are followed */
+	u32 samples; /* whether parts of the window are told apart */
 };
 const volatile struct settings settings SEC(".rodata.settings");
 
@@ -85,8 +87,11 @@ static __always_inline u32 softirq_slot(struct cpu *c, u32 vector)
 static __always_inline void settle(struct cpu *c)
 {
 	u64 now = bpf_ktime_get_ns();
-	s64 passed = now - c->last;
+	s64 passed;
 
+	if (settings.samples && c->count && now >= c->edge)
+		leave_record(c, now);
+	passed = now - c->last;
 	/* An interrupt may come between the clock reading and here, and settle later time first. */
 	if (passed < 0)
 		return;
@@ -169,6 +174,7 @@ static __always_inline int irq_begins(u32 source)
 		return 0;
 	settle(c);
 	slot = irq_slot(c);
+	c->interrupts += !!c->count;
 	c->irq = source + 1;
 	c->slot = slot;
 	c->span_irq = c->ns[slot];
@@ -473,5 +479,9 @@ int edge(struct bpf_raw_tracepoint_args *ctx)
 			queue_stops(c, bpf_get_current_task_btf());
 	}
 	c->count = act == START;
+	if (act == START) {
+		c->began = c->last;
+		c->edge = edge_after(c->last);
+	}
 	return 0;
 }

@@ -21,6 +21,7 @@ enum { ON_TASK = 0, ON_IDLE = 1, ON_KSOFTIRQD = 2 };
 struct cpu {
 	u64 last;  /* ktime of the newest transition */
 	u64 count; /* whether time is counted now */
+	u64 edge;  /* ktime at which the next part of the window begins, of which samples.h tells */
 	u64 ns[SLOTS];
 	u64 span_irq;     /* nanoseconds of its slot when the interrupt began */
 	u64 span_softirq; /* nanoseconds of its slot when the softirq began */
@@ -44,6 +45,9 @@ struct cpu {
 	u32 stored;       /* whether the task has storage */
 
 	u64 halted; /* whether the CPU idles in a way that any interrupt ends */
+
+	u64 began;      /* ktime when the counting began */
+	u64 interrupts; /* begun while time is counted */
 };
 
 struct {

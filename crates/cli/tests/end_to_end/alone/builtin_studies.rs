@@ -126,6 +126,13 @@ fn study_with(name: &str, table: &str, arguments: &[&str]) -> Option<Vec<Table>>
     let widest = run.stdout.lines().map(|line| line.chars().count()).max();
     assert!(widest.is_some_and(|width| width <= 100), "{widest:?}\n{run}");
     let kept = run.path("kept");
+    if name == "tcp-transmit" {
+        let page =
+            Program::new(["report", kept.to_str().expect("a path"), "--format", "html"]).finish();
+        assert_eq!(page.code, 0, "{}", page.stderr);
+        // Small enough to be sent.
+        assert!(page.stdout.len() < 450_000, "the page has {} bytes", page.stdout.len());
+    }
     let report =
         Program::new(["report", kept.to_str().expect("a path"), "--format", "json"]).finish();
     assert_eq!(report.code, 0, "{report}");

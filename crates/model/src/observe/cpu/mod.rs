@@ -1,6 +1,7 @@
 //! Where the time of CPUs went.
 
 mod document;
+mod samples;
 
 use std::borrow::Cow;
 
@@ -9,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Observation;
 use crate::document::Section;
+use crate::sample::{Rows, SampleName};
 use crate::units::count;
+pub use samples::{CpuSamples, SampledCpu, SampledPart};
 
 /// Names of the kernel's softirq vectors, in their order:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/interrupt.h#L547>.
@@ -155,6 +158,10 @@ pub struct CpuSection {
     pub tsc_hz: Option<f64>,
     /// /proc/stat minus what was traced; null where nothing was traced.
     pub tick_error: Option<TickError>,
+    /// Null where nothing was traced: /proc/stat does not tell such short times. A record has them in `cpu_parts.json`.
+    /// Null in older records.
+    #[serde(default)]
+    pub samples: Option<CpuSamples>,
 }
 
 /// Whether a kernel thread of this name works for storage. A thread of a workqueue is named for its last work
@@ -195,6 +202,16 @@ impl CpuUser<'_> {
 }
 
 impl Observation for CpuSection {
+    fn sample_names() -> Vec<SampleName> {
+        samples::names()
+    }
+
+    fn samples(&self, rows: &mut Rows<'_>) {
+        if let Some(samples) = &self.samples {
+            samples.add_to(rows);
+        }
+    }
+
     fn document(&self) -> Vec<Section> {
         document::sections(self)
     }

@@ -7,13 +7,13 @@ use wirecost_linux::{proc_stat, process_time};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{
-    CONTROLLER, CpuSection, CpuTime, EndedProgram, EndedPrograms, HostObservation, Part,
-    ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
+    CONTROLLER, CpuSamples, CpuSection, CpuTime, EndedProgram, EndedPrograms, HostObservation,
+    Part, ProcessTime, SOFTIRQS, SampledCpu, SoftirqTime, TickError, UsrSys,
 };
 
 use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Blocks, ByBlock, Context, Profile, Sampler, add_blocks};
-use crate::tracker::{Cpu as Counted, EndedProcess, Times, slot};
+use crate::tracker::{Counts, Cpu as Counted, EndedProcess, Samples, Times, TrackerNeeds, slot};
 
 /// Source of a split of which every system call was timed.
 const SPANS: &str = "spans";
@@ -49,6 +49,10 @@ impl Probe for Cpu {
 
     fn sets(&self) -> Sets {
         Sets { standard: Some(Extent::Whole), full: Some(Extent::Whole) }
+    }
+
+    fn ask_tracker(&self, wants: &mut TrackerNeeds) {
+        wants.samples = true;
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
@@ -131,6 +135,11 @@ impl Session for Watch {
             section.usr_sys_per_cpu =
                 cpus.iter().map(|&only| sampled(profile, |cpu| cpu == only)).collect();
         }
+        let samples = shared.tracker().and_then(|tracker| tracker.samples());
+        section.samples = samples.filter(|_| traced.is_some()).map(|samples| {
+            let cpus: Vec<u32> = section.per_cpu.iter().filter_map(|time| time.cpu).collect();
+            over_time(samples, self.begin.at, &cpus)
+        });
         section.usr_sys_source = section.usr_sys.as_ref().map(|split| split.source.clone());
         into.cpu = Some(section);
     }
@@ -230,7 +239,31 @@ fn section(
         tsc_hz,
         total,
         per_cpu,
+        samples: None,
     })
+}
+
+/// What these CPUs did over time, from the beginning of the window on.
+fn over_time(samples: &Samples, begin: Nanos, cpus: &[u32]) -> CpuSamples {
+    let part = samples.part();
+    let parts = samples.parts().into_iter().filter(|parts| cpus.contains(&parts.cpu));
+    let sampled = parts.map(|parts| {
+        let each = |of: fn(&Counts, Nanos) -> u64| {
+            let value = |counts: &Option<Counts>| {
+                counts.as_ref().map(|counts| u32::try_from(of(counts, part)).unwrap_or(u32::MAX))
+            };
+            parts.counts.iter().map(value).collect()
+        };
+        SampledCpu {
+            cpu: parts.cpu,
+            start: seconds(parts.start.saturating_sub(begin)),
+            busy_us: each(|counts, part| (part.saturating_sub(counts.idle) + 500) / 1_000),
+            irq_us: each(|counts, _| (counts.irq + 500) / 1_000),
+            softirq_us: each(|counts, _| (counts.softirq + 500) / 1_000),
+            interrupts: each(|counts, _| counts.interrupts),
+        }
+    });
+    CpuSamples { seconds: seconds(part), cpus: sampled.collect() }
 }
 
 /// Shortens both lists, and returns the seconds of programs that are in none of them then. What the run

@@ -29,6 +29,7 @@ pub fn run(name: &str, run: &Run, source: Source<'_>) -> Document {
     document.sections.extend(summary.sections.into_iter().filter(|section| section.name != "more"));
     document.sections.extend(over_time(run, &mut gathered));
     document.sections.extend(cpu_time(run, &mut gathered));
+    document.sections.extend(cpus_over_time(run, &mut gathered));
     document.sections.extend(latency(run, &mut gathered));
     document.sections.extend(flames(run, &mut gathered));
     document.sections.extend(hosts::section(run, source.hosts));
@@ -56,7 +57,13 @@ fn over_time(run: &Run, gathered: &mut Gathered) -> Option<Section> {
     let mut section = Section::named("over-time", "Over time");
     gathered.add(&mut section, "Throughput over time", charts::over_time::intervals(run));
     gathered.add(&mut section, "Samples of probes over time", charts::over_time::sampled(run));
-    gathered.lacks("CPU time over time", "records have the CPU time of whole windows");
+    section.filled()
+}
+
+fn cpus_over_time(run: &Run, gathered: &mut Gathered) -> Option<Section> {
+    let mut section = Section::named("cpu-parts", "What each CPU did over time");
+    gathered.add(&mut section, charts::cpu_parts::WHAT, charts::cpu_parts::of_run(run));
+    charts::cpu_parts::notes(run).into_iter().for_each(|note| section.note(note));
     section.filled()
 }
 

@@ -32,6 +32,8 @@ pub struct Study<'a> {
     pub source: Source<'a>,
     /// Stacks of one host, with whose they are.
     pub stacks: Option<(String, FoldedStacks)>,
+    /// One run with what its CPUs did over time, by its name: of all runs it would be too much to look at.
+    pub cpus: Option<(String, Run)>,
     /// What must be known before any figure is read.
     pub cautions: Vec<Message>,
     /// The result of a search for the best setting. Its runs were chosen by results, so they are no sample: nothing
@@ -49,6 +51,7 @@ pub fn study(of: Study<'_>) -> Document {
         method: planned,
         source,
         stacks,
+        cpus,
         cautions,
         searched,
     } = of;
@@ -73,6 +76,7 @@ pub fn study(of: Study<'_>) -> Document {
     }
     document.sections.extend(tables);
     document.sections.extend(cpu_time(measured, &mut gathered));
+    document.sections.extend(cpus_over_time(cpus, &mut gathered));
     if is_sample {
         document.sections.extend(latency(measured, &mut gathered));
         document.sections.extend(spent(title, measured, &mut gathered));
@@ -187,6 +191,18 @@ fn cpu_time(measured: &Measurements, gathered: &mut Gathered) -> Option<Section>
     let mut section = Section::named("cpu", "Where CPU time went");
     gathered.add(&mut section, "CPU time by kind", charts::cpu::of_points(measured));
     gathered.add(&mut section, "CPU time by layer", charts::layers::of_points(measured));
+    section.filled()
+}
+
+fn cpus_over_time(of: Option<(String, Run)>, gathered: &mut Gathered) -> Option<Section> {
+    let Some((name, run)) = of else {
+        gathered.lacks(charts::cpu_parts::WHAT, "no run has traced CPU time (--observe cpu)");
+        return None;
+    };
+    let title = format!("What each CPU did over time, in run {name}");
+    let mut section = Section::named("cpu-parts", &title).folded();
+    gathered.add(&mut section, charts::cpu_parts::WHAT, charts::cpu_parts::of_run(&run));
+    charts::cpu_parts::notes(&run).into_iter().for_each(|note| section.note(note));
     section.filled()
 }
 

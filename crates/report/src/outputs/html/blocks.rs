@@ -99,7 +99,7 @@ impl Page<'_> {
                         tr id=(anchor("run", &run.name)) {
                             td { (&run.name) (status(run)) }
                             // The runs of a point stand below one another.
-                            @if is_first(number) { td id=(anchor("point", &run.point)) { (&run.point) } } @else { td {} }
+                            @if is_first(number) { td id=[self.anchors.get(&("point", run.point.clone()))] { (&run.point) } } @else { td {} }
                             (cells(&list.columns, &run.cells, None, notes))
                             td { (started(run)) }
                             td.path { (run.record.as_deref().unwrap_or("not saved")) }

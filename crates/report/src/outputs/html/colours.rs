@@ -44,6 +44,7 @@ const FIXED: &[(&str, usize)] = &[
     ("softirq", 5),
     ("irq", 4),
     ("steal", 7),
+    ("utilisation", 6),
     ("bytes", 1),
     ("operations", 2),
     ("packets", 3),

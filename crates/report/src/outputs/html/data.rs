@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
-use wirecost_model::document::{Chart, Sample, Series};
+use wirecost_model::document::{Chart, ChartKind, Sample, Series};
 use wirecost_model::metric::Unit;
 
 use super::colours::{Colours, Look};
@@ -45,6 +45,10 @@ struct Drawn {
     x: Unit,
     y: Unit,
     group: Option<String>,
+    /// Whether it is a low one of several that stand close together.
+    panel: bool,
+    /// Where the y axis ends, if not at the greatest value.
+    end: Option<f64>,
     series: Vec<Line>,
 }
 
@@ -81,7 +85,14 @@ impl Data {
         let lines = chart.series.iter().map(|series| self.line(series, colours.of(&series.name)));
         let series = lines.collect();
         let group = chart.group.clone();
-        self.charts.push(Drawn { x: chart.x.unit, y: chart.y.unit, group, series });
+        self.charts.push(Drawn {
+            x: chart.x.unit,
+            y: chart.y.unit,
+            group,
+            panel: chart.kind == ChartKind::Panel,
+            end: chart.y.end,
+            series,
+        });
         self.charts.len() - 1
     }
 
@@ -131,10 +142,15 @@ impl Data {
 
     /// The columns.
     pub(super) fn packed(&self) -> io::Result<String> {
-        let mut packed = DeflateEncoder::new(Vec::new(), Compression::default());
-        packed.write_all(&self.bytes)?;
-        Ok(STANDARD.encode(packed.finish()?))
+        deflated(&self.bytes)
     }
+}
+
+/// Bytes as the script of a page inflates them.
+pub(super) fn deflated(bytes: &[u8]) -> io::Result<String> {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(bytes)?;
+    Ok(STANDARD.encode(packed.finish()?))
 }
 
 /// A part of a series.

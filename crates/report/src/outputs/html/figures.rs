@@ -18,23 +18,29 @@ impl Page<'_> {
         let title = format!("chart-{}", self.charts);
         let table = summary::of(chart);
         let drawing = match chart.kind {
-            ChartKind::Lines => {
+            ChartKind::Lines | ChartKind::Panel => {
                 let number = self.data.add(chart, &mut self.colours);
                 html! { div.plot data-series-chart=(number) role="img" aria-labelledby=(title) {} }
             }
             _ => {
                 let anchors = &self.anchors;
                 let link = |name: &str| {
-                    let anchor = super::anchor("run", name);
-                    anchors.contains(&anchor).then(|| format!("#{anchor}"))
+                    anchors.get(&("run", name.to_owned())).map(|anchor| format!("#{anchor}"))
                 };
                 let drawn = svg::draw(chart, &mut self.colours, &link);
                 html! { div.plot.scroll { (drawn) } }
             }
         };
-        let is_lines = chart.kind == ChartKind::Lines;
+        let is_lines = chart.is_over_time();
+        let above = self.panels.take();
+        self.panels = chart.group.clone().filter(|_| chart.kind == ChartKind::Panel);
+        let class = match self.panels {
+            Some(_) if self.panels == above => "chart panel joined",
+            Some(_) => "chart panel",
+            None => "chart",
+        };
         html! {
-            figure.chart tabindex="0" aria-labelledby=(title) {
+            figure class=(class) tabindex="0" aria-labelledby=(title) {
                 figcaption id=(title) { (capital(&chart.title)) }
                 (self.key(chart, is_lines))
                 (drawing)

@@ -11,7 +11,7 @@ mod replay;
 mod svg;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use ring::digest::{SHA256, digest};
-use wirecost_model::document::{Block, ChartKind, Document, Section};
+use wirecost_model::document::{Block, Document, Section};
 use wirecost_model::status::Status;
 use wirecost_model::visible::visible_lines;
 
@@ -64,14 +64,16 @@ impl Output for Html {
 struct Page<'a> {
     colours: Colours,
     data: Data,
-    /// Anchors of the page: points and runs.
-    anchors: HashSet<String>,
+    /// Anchors of the page's points and runs, by kind and name.
+    anchors: HashMap<(&'static str, String), String>,
+    /// The group of the panels above.
+    panels: Option<String>,
     /// Charts so far, which have a number each.
     charts: usize,
     document: &'a Document,
 }
 
-/// The anchor of a run or of a point.
+/// The anchor of a run.
 fn anchor(kind: &str, name: &str) -> String {
     let mut anchor = format!("{kind}-");
     for byte in name.bytes() {
@@ -85,29 +87,31 @@ fn anchor(kind: &str, name: &str) -> String {
 
 impl<'a> Page<'a> {
     fn new(document: &'a Document) -> Self {
-        let mut anchors = HashSet::new();
+        let mut anchors = HashMap::new();
         let mut values = 0;
         for block in document.sections.iter().flat_map(|section| &section.blocks) {
             match block {
-                Block::Runs(list) => anchors.extend(
-                    list.runs
-                        .iter()
-                        .flat_map(|run| [anchor("run", &run.name), anchor("point", &run.point)]),
-                ),
-                Block::Chart(chart) if chart.kind == ChartKind::Lines => {
+                Block::Runs(list) => {
+                    for run in &list.runs {
+                        // Points have long names, and many links lead to each.
+                        let point = format!("point-{}", anchors.len() + 1);
+                        anchors.entry(("point", run.point.clone())).or_insert(point);
+                        anchors.insert(("run", run.name.clone()), anchor("run", &run.name));
+                    }
+                }
+                Block::Chart(chart) if chart.is_over_time() => {
                     values += chart.series.iter().map(|series| series.samples.len()).sum::<usize>();
                 }
                 _ => {}
             }
         }
         let (colours, data) = (Colours::default(), Data::new(values));
-        Self { colours, data, anchors, charts: 0, document }
+        Self { colours, data, anchors, panels: None, charts: 0, document }
     }
 
     /// A link to a run or a point, if the page has it.
-    fn link(&self, kind: &str, name: &str) -> Option<String> {
-        let anchor = anchor(kind, name);
-        self.anchors.contains(&anchor).then(|| format!("#{anchor}"))
+    fn link(&self, kind: &'static str, name: &str) -> Option<String> {
+        self.anchors.get(&(kind, name.to_owned())).map(|anchor| format!("#{anchor}"))
     }
 
     fn sections(&mut self) -> Markup {
@@ -162,11 +166,12 @@ fn page(document: &Document) -> io::Result<Markup> {
     let mut page = Page::new(document);
     let sections = page.sections();
     let has_series = !page.data.is_empty();
-    let style = style(has_series);
-    let script = script(has_series);
+    let style = without_comments(&style(has_series));
+    let script = without_comments(SCRIPT);
+    let uplot = if has_series { format!(" '{}'", hash(UPLOT)) } else { String::new() };
     let policy = format!(
-        "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; \
-         form-action 'none'",
+        "default-src 'none'; style-src '{}'; script-src '{}'{uplot}; img-src data:; \
+         base-uri 'none'; form-action 'none'",
         hash(&style),
         hash(&script)
     );
@@ -198,11 +203,14 @@ fn page(document: &Document) -> io::Result<Markup> {
                 @if has_series {
                     script type="application/json" id="series" { (PreEscaped(described)) }
                     script type="application/octet-stream;base64" id="columns" { (packed) }
+                    // Its licence must be in copies of it.
+                    (PreEscaped(format!("<!-- uPlot:\n{}\n-->", UPLOT_LICENCE.trim_end())))
+                    script type="application/octet-stream;base64" id="uplot" { (data::deflated(UPLOT.as_bytes())?) }
                 }
                 @if let Some(replay) = &document.replay {
                     (replay::element(replay)?)
                 }
-                script { (PreEscaped(&script)) }
+                script { (PreEscaped(script)) }
             }
         }
     })
@@ -227,12 +235,11 @@ fn style(has_series: bool) -> String {
     format!("{}{uplot}\n{STYLE}", colours::style())
 }
 
-fn script(has_series: bool) -> String {
-    match has_series {
-        // Its licence must be in copies of it.
-        true => format!("/* uPlot:\n{}\n*/\n{UPLOT}\n{SCRIPT}", UPLOT_LICENCE.trim_end()),
-        false => SCRIPT.to_owned(),
-    }
+/// Lines without what is before their text, and none that is a comment.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(str::trim_start);
+    let lines = lines.filter(|line| !line.starts_with("//") && !line.is_empty());
+    lines.fold(String::new(), |text, line| text + line + "\n")
 }
 
 /// As a content security policy has it.

@@ -25,11 +25,16 @@
   }
   const tick = unit => (_, values) => values.map(value => show(unit, value, of => String(+of.toPrecision(6))));
 
+  // What is in the page deflated, in base64.
+  async function inflated(id) {
+    const packed = Uint8Array.from(atob(document.getElementById(id).textContent), letter => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
   // Series over time: columns of numbers, byte by byte, deflated.
   async function columns(described) {
-    const packed = Uint8Array.from(atob(document.getElementById('columns').textContent), letter => letter.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
-    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const bytes = await inflated('columns');
     let from = 0;
     return described.map(({ width, length }) => {
       const values = new Uint8Array(width * length);
@@ -69,17 +74,22 @@
     return { values: tables.length === 1 ? tables[0] : uPlot.join(tables, tables.map(table => table.map(() => 1))), series, bands };
   }
 
-  function draw(place, chart, all) {
+  // The last of panels that stand below one another has the labels of their time.
+  function draw(place, chart, all, below) {
     const { values, series, bands } = rows(chart, all);
     const figure = place.closest('figure'), readout = figure.querySelector('.readout');
     const axis = { stroke: colour('--muted'), grid: { stroke: colour('--rule'), width: 1 }, ticks: { stroke: colour('--rule'), width: 1 }, font: '12px system-ui, sans-serif' };
-    const size = () => ({ width: Math.max(240, place.clientWidth), height: 260 });
+    const height = !chart.panel ? 260 : (chart.end ? 150 : 92) + (below ? 0 : 58);
+    const size = () => ({ width: Math.max(240, place.clientWidth), height: place.closest('dialog') ? Math.max(height, innerHeight - 200) : height });
     // All charts begin with the window; a part that was selected has its own ends.
     const ends = values[0], zoomed = (low, high) => low > ends[0] || high < ends[ends.length - 1];
     const plot = new uPlot({
       ...size(), series, bands, legend: { show: false },
-      scales: { x: { time: false, range: (_, low, high) => [zoomed(low, high) ? low : 0, high] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, values: tick(chart.x), space: 70, label: 'time since the window began', labelSize: 20, labelFont: axis.font }, { ...axis, values: tick(chart.y), size: 76 }],
+      scales: { x: { time: false, range: (_, low, high) => [zoomed(low, high) ? low : 0, high] }, y: { range: (_, low, high) => [Math.min(0, low), chart.end ?? (high > 0 ? high * 1.05 : 1)] } },
+      axes: [
+        { ...axis, space: 70, ...(below ? { values: () => [], size: 6 } : { values: tick(chart.x), label: 'time since the window began', labelSize: 20, labelFont: axis.font }) },
+        { ...axis, values: tick(chart.y), size: 76, space: chart.panel ? 20 : 30 },
+      ],
       cursor: { drag: { x: true, y: false }, sync: chart.group ? { key: chart.group, setSeries: false } : undefined, points: { size: 6 } },
       hooks: { setCursor: [at => {
         const row = at.cursor.idx;
@@ -87,7 +97,8 @@
         readout.textContent = told.length ? show(chart.x, at.data[0][row]) + ': ' + told.join(', ') : '';
       }] },
     }, values, place);
-    new ResizeObserver(() => plot.setSize(size())).observe(place);
+    figure.resized = () => plot.setSize(size());
+    new ResizeObserver(figure.resized).observe(place);
     figure.onkeydown = event => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (event.target !== figure || !step) return;
@@ -106,10 +117,17 @@
     if (!described) return;
     const { charts, columns: kinds } = JSON.parse(described.textContent);
     const all = await columns(kinds);
+    // The content security policy allows this text by its hash.
+    const uplot = document.createElement('script');
+    uplot.textContent = new TextDecoder().decode(await inflated('uplot'));
+    document.head.append(uplot);
     let plots = [];
     const again = () => {
       plots.forEach(plot => plot.destroy());
-      plots = [...document.querySelectorAll('[data-series-chart]')].map(place => draw(place, charts[place.dataset.seriesChart], all));
+      plots = [...document.querySelectorAll('[data-series-chart]')].map(place => {
+        const number = +place.dataset.seriesChart, chart = charts[number], next = charts[number + 1];
+        return draw(place, chart, all, chart.panel && next?.panel && next.group === chart.group);
+      });
     };
     again();
     // Canvases do not follow the theme by themselves.
@@ -129,13 +147,46 @@
   const tip = document.body.appendChild(document.createElement('div'));
   tip.className = 'tip';
   tip.hidden = true;
+  // Lists of runs lead to them too.
+  for (const link of document.querySelectorAll('svg a')) link.setAttribute('tabindex', -1);
   const told = new Map();
   for (const title of document.querySelectorAll('svg title')) {
     told.set(title.parentNode, title.textContent);
     title.remove();
   }
+  // Marks of brief drawings are told by their row and series, which stand there once.
+  function whole(mark) {
+    const text = told.get(mark), svg = mark.closest('svg.brief');
+    if (!text || !svg) return text;
+    const { y, height } = mark.getBBox();
+    const row = mark.tagName === 'rect' && [...svg.querySelectorAll('.label')].find(label => Math.abs(label.getAttribute('y') - y - height / 2 - 4) < 0.2);
+    const of = [row && row.textContent, mark.closest('[data-series]')?.dataset.series].filter(Boolean).join(', ');
+    return of ? of + ': ' + text : text;
+  }
+  // Lines of very many samples have no marks: the nearest sample is shown.
+  const spot = document.createElementNS('http://www.w3.org/2000/svg', 'circle');
+  spot.setAttribute('class', 'spot');
+  spot.setAttribute('r', 4);
+  const dense = new Map([...document.querySelectorAll('[data-told]')].map(path => [path, path.getAttribute('d').slice(1).split('L').map(place => place.split(' ').map(Number))]));
+  function nearest(event) {
+    const svg = event.target.closest?.('svg.brief');
+    spot.remove();
+    if (!svg || !dense.size) return;
+    const { left, top, width } = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / width;
+    const x = (event.clientX - left) * scale, y = (event.clientY - top) * scale;
+    let best, least = 15 * scale;
+    for (const path of svg.querySelectorAll('g:not(.off) > [data-told]')) dense.get(path).forEach(([px, py], number) => {
+      const distance = Math.hypot(px - x, py - y);
+      if (distance < least) [best, least] = [{ path, px, py, number }, distance];
+    });
+    if (!best) return;
+    spot.setAttribute('cx', best.px);
+    spot.setAttribute('cy', best.py);
+    best.path.parentNode.append(spot);
+    return best.path.parentNode.dataset.series + ': ' + best.path.dataset.told.split('|')[best.number].replace('@', ' at ' + best.path.dataset.axis + ' ');
+  }
   addEventListener('pointermove', event => {
-    const text = told.get(event.target) || told.get(event.target.parentNode);
+    const text = whole(event.target) || told.get(event.target.parentNode) || nearest(event);
     tip.hidden = !text;
     if (!text) return;
     tip.textContent = text;
@@ -145,11 +196,14 @@
 
   // Flame graphs: a click shows a frame at full width.
   for (const graph of document.querySelectorAll('.flame svg')) {
-    const margin = 10, inner = graph.viewBox.baseVal.width - 2 * margin, letter = 6.6, near = 1e-7;
+    const margin = 10, inner = graph.viewBox.baseVal.width - 2 * margin, letter = 6.6, near = 3e-6;
     const frames = [...graph.querySelectorAll('.frame')].map(g => ({
-      g, x: +g.dataset.x, w: +g.dataset.w, d: +g.dataset.d, name: g.dataset.n.replace(/_\[k\]$/, ''),
-      rect: g.querySelector('rect'), text: g.querySelector('text'),
+      g, rect: g.querySelector('rect'), text: g.querySelector('text'), name: told.get(g).split(': ', 1)[0].replace(/_\[k\]$/, ''),
     }));
+    for (const f of frames) {
+      const [x, y, w] = ['x', 'y', 'width'].map(name => +f.rect.getAttribute(name));
+      Object.assign(f, { x: (x - margin) / inner, w: w / inner, d: -y });
+    }
     const fit = (name, width) => {
       const room = Math.max(0, Math.floor((width - 5) / letter));
       return name.length <= room ? name : room < 4 ? '' : name.slice(0, room - 2) + '..';
@@ -164,12 +218,48 @@
         const width = around ? inner : f.w / to.w * inner;
         f.rect.setAttribute('x', x);
         f.rect.setAttribute('width', Math.max(0, width));
-        f.text.setAttribute('x', x + 3);
-        f.text.textContent = fit(f.name, width);
+        const label = fit(f.name, width);
+        if (!f.text && label) {
+          f.text = f.g.appendChild(document.createElementNS('http://www.w3.org/2000/svg', 'text'));
+          f.text.setAttribute('y', 12 - f.d);
+        }
+        f.text?.setAttribute('x', x + 3);
+        if (f.text) f.text.textContent = label;
       }
     };
     for (const f of frames) f.g.onclick = () => zoom(f);
   }
+
+  // A chart fills the window until Escape.
+  const dialog = document.body.appendChild(document.createElement('dialog'));
+  const gap = document.createElement('div');
+  for (const figure of document.querySelectorAll('figure.chart')) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'enlarge';
+    button.textContent = 'Enlarge';
+    figure.querySelector('figcaption').after(button);
+    button.onclick = () => {
+      if (dialog.open) return dialog.close();
+      gap.style.height = figure.offsetHeight + 'px';
+      figure.replaceWith(gap);
+      dialog.append(figure, tip);
+      dialog.setAttribute('aria-labelledby', figure.getAttribute('aria-labelledby'));
+      dialog.showModal();
+      button.textContent = 'Close';
+      figure.resized?.();
+    };
+  }
+  dialog.onclose = () => {
+    const figure = dialog.querySelector('figure'), button = figure?.querySelector('.enlarge');
+    if (!figure) return;
+    gap.replaceWith(figure);
+    document.body.append(tip);
+    tip.hidden = true;
+    button.textContent = 'Enlarge';
+    button.focus();
+    figure.resized?.();
+  };
 
   // A link into a folded part opens it; on paper all parts are open.
   const reveal = () => {

@@ -30,6 +30,7 @@ fn hostile() -> Document {
     let run = RunSample { run: HOSTILE.to_owned(), x: 1.0, y: 2.0 };
     for kind in [
         ChartKind::Lines,
+        ChartKind::Panel,
         ChartKind::Curve,
         ChartKind::Steps,
         ChartKind::Stack,
@@ -38,12 +39,16 @@ fn hostile() -> Document {
         ChartKind::Forest,
     ] {
         let names = [HOSTILE, "b", "c"].map(str::to_owned);
-        let x =
-            if kind == ChartKind::Lines { Axis::time() } else { Axis::of_names(HOSTILE, names) };
+        let x = if matches!(kind, ChartKind::Lines | ChartKind::Panel) {
+            Axis::time()
+        } else {
+            Axis::of_names(HOSTILE, names)
+        };
         let mut chart = Chart::new(HOSTILE, kind, x, Axis::new(HOSTILE, Unit::Percent));
         chart
             .series
             .push(Series { runs: vec![run.clone()], ..Series::new(HOSTILE, samples.clone()) });
+        chart.group = (kind == ChartKind::Panel).then(|| HOSTILE.to_owned());
         section.chart(chart);
     }
     let stacks = FoldedStacks::parse(&format!("a;{HOSTILE} 3\n")).unwrap();
@@ -74,8 +79,8 @@ fn names_cannot_become_markup() {
     let page = written(&hostile());
     assert!(!page.contains("<img"), "a name became an element");
     assert!(!page.contains('\u{202e}'), "a name hides what is after it");
-    // Those of the page: two of data, one that runs.
-    assert_eq!(page.matches("</script>").count(), 3);
+    // Those of the page: three of data, one that runs.
+    assert_eq!(page.matches("</script>").count(), 4);
     // Attributes of all elements, without their values.
     let body = page.split("</style>").nth(1).unwrap().split("<script").next().unwrap();
     for element in body.split('<').skip(1) {
@@ -98,6 +103,7 @@ fn the_policy_has_the_hashes_of_what_the_page_holds() {
     assert!(policy.starts_with("default-src 'none'; "), "{policy}");
     assert!(policy.contains(&hash(&between("<style>", "</style>"))), "{policy}");
     assert!(policy.contains(&hash(&between("<script>", "</script>"))), "{policy}");
+    assert!(policy.contains(&hash(UPLOT)), "{policy}");
 }
 
 #[test]
@@ -116,8 +122,9 @@ fn links_lead_to_what_is_there() {
 fn each_chart_has_its_table() {
     let page = written(&hostile());
     assert_eq!(page.matches("<figure class=\"chart\"").count(), 7);
+    assert_eq!(page.matches("<figure class=\"chart panel\"").count(), 1);
     assert_eq!(page.matches("<figure class=\"chart flame\"").count(), 2);
-    assert_eq!(page.matches("<details class=\"table\">").count(), 9);
+    assert_eq!(page.matches("<details class=\"table\">").count(), 10);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub(super) mod by_axis;
 pub(super) mod cost_model;
 pub(super) mod cpu;
+pub(super) mod cpu_parts;
 pub(super) mod distribution;
 pub(super) mod forest;
 pub(super) mod heat_map;

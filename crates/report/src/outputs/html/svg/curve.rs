@@ -143,27 +143,33 @@ impl Drawing<'_> {
             return html! { path class="line fit" d=(self.line()) {} };
         }
         let is_joined = self.chart.x.scale != AxisScale::Names;
-        // Dots of many samples would hide the line: they are seen where they are pointed at.
-        let dense = if self.series.samples.len() > DENSE { " dense" } else { "" };
+        // Dots of many samples would hide the line: the script shows the one that is pointed at.
+        if is_joined && self.series.samples.len() > DENSE {
+            let (x, y) = (&self.chart.x, &self.chart.y);
+            let told =
+                self.series.samples.iter().map(|of| format!("{}@{}", y.show(of.y), x.show(of.x)));
+            let told = told.collect::<Vec<_>>().join("|");
+            return html! {
+                path class="line" d=(self.line()) data-axis=(x.title) data-told=(told) {}
+                (self.runs(anchor))
+                (self.intervals())
+            };
+        }
         html! {
             @if is_joined { path class="line" d=(self.line()) {} }
             (self.runs(anchor))
             (self.intervals())
             @for sample in &self.series.samples {
                 @let (x, y) = self.place(sample);
-                circle class=(format!("mean{dense}")) cx=(short(x)) cy=(short(y)) r="4" { title { (self.told(sample)) } }
+                circle class="mean" cx=(short(x)) cy=(short(y)) r="4" { title { (self.told(sample)) } }
             }
         }
     }
 
     fn told(&self, sample: &Sample) -> String {
         let (x, y) = (self.chart.x.show(sample.x), self.chart.y.show(sample.y));
-        let name = match self.series.name.as_str() {
-            "" => String::new(),
-            name => format!("{name}: "),
-        };
         let title = &self.chart.x.title;
-        format!("{name}{y} at {title} {x}")
+        format!("{y} at {title} {x}")
     }
 
     fn intervals(&self) -> Markup {
@@ -205,7 +211,7 @@ impl Drawing<'_> {
                     }
                 };
                 @match anchor(&run.run) {
-                    Some(anchor) => a href=(anchor) tabindex="-1" { (dot) },
+                    Some(anchor) => a href=(anchor) { (dot) },
                     None => (dot),
                 }
             }

@@ -47,7 +47,7 @@ pub(super) fn draw(chart: &Chart) -> Markup {
                 @let x = left + cell * sample.x;
                 rect class="heat" x=(short(x + 1.0)) y=(short(top + 1.0)) width=(short(cell - 2.0)) height=(short(ROW - 2.0))
                     fill-opacity=(format!("{:.2}", opacity(sample.y))) {
-                    title { (series.name) ", " (chart.x.title) " " (chart.x.show(sample.x)) ": " (chart.y.show(sample.y)) }
+                    title { (chart.x.title) " " (chart.x.show(sample.x)) ": " (chart.y.show(sample.y)) }
                 }
                 @if cell > 46.0 {
                     text class="value" x=(short(x + cell / 2.0)) y=(short(top + 21.0)) text-anchor="middle" {

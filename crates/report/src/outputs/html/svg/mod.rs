@@ -33,17 +33,24 @@ pub(super) fn draw(
         ChartKind::Stack => stack::draw(chart, colours),
         ChartKind::HeatMap => grid::draw(chart),
         ChartKind::Forest => forest::draw(chart),
-        ChartKind::Lines | ChartKind::Curve | ChartKind::Steps | ChartKind::Histogram => {
-            curve::draw(chart, colours, anchor)
-        }
+        ChartKind::Lines
+        | ChartKind::Panel
+        | ChartKind::Curve
+        | ChartKind::Steps
+        | ChartKind::Histogram => curve::draw(chart, colours, anchor),
     }
+}
+
+/// Whether titles of marks are short: the script adds the names of their series, and of the rows that they are in.
+fn is_brief(chart: &Chart) -> bool {
+    chart.kind != ChartKind::Forest
 }
 
 /// The drawing with its size and what it is of.
 fn picture(chart: &Chart, width: f64, height: f64, content: &Markup) -> Markup {
     html! {
-        svg viewBox=(format!("0 0 {} {}", short(width), short(height))) width=(short(width))
-            height=(short(height)) role="img" aria-label=(chart.title) {
+        svg class=[is_brief(chart).then_some("brief")] viewBox=(format!("0 0 {} {}", short(width), short(height)))
+            width=(short(width)) height=(short(height)) role="img" aria-label=(chart.title) {
             (content)
         }
     }
@@ -55,7 +62,7 @@ pub(super) fn looks(chart: &Chart, colours: &mut Colours) -> Vec<Look> {
     match chart.kind {
         ChartKind::Stack => return apart(looks),
         // Drawn by the script, by the looks that its data have.
-        ChartKind::Lines => {}
+        ChartKind::Lines | ChartKind::Panel => {}
         // Dashes tell some lines from others; of all lines they tell nothing.
         _ if looks.iter().all(|look| look.dashed) => {
             looks.iter_mut().for_each(|look| look.dashed = false);

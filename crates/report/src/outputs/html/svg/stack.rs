@@ -10,6 +10,7 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 30.0;
 const RIGHT: f64 = 22.0;
 const ROW: f64 = 22.0;
+/// Height of a bar, as the style sheet has it.
 const BAR: f64 = 15.0;
 /// Most room for labels.
 const LABELS: f64 = 330.0;
@@ -46,14 +47,14 @@ pub(super) fn draw(chart: &Chart, colours: &mut Colours) -> Markup {
             }
         }
         @for ((series, begins), look) in chart.series.iter().zip(&begins).zip(looks) {
-            g class=(class(look)) data-series=(series.name) {
+            g class=(format!("bars {}", class(look))) data-series=(series.name) {
                 @for (sample, begin) in series.samples.iter().zip(begins) {
                     @let row = sample.x.max(0.0);
                     @let (begin, end) = (y.at(*begin), y.at(begin + sample.y.max(0.0)));
                     @if end - begin > NARROWEST {
                         rect x=(short(begin)) y=(short(TOP + ROW * row + (ROW - BAR) / 2.0))
-                            width=(short(end - begin)) height=(short(BAR)) {
-                            title { (chart.x.show(sample.x)) ": " (series.name) " " (chart.y.show(sample.y)) }
+                            width=(short(end - begin)) {
+                            title { (chart.y.show(sample.y)) }
                         }
                     }
                 }
