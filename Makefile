@@ -26,7 +26,7 @@ vm: ## Run a virtual machine with another kernel, for --vm, until Ctrl-C: make v
 test: lint docs fuzz ## Everything that CI runs. Installs what is missing.
 	@scripts/test
 
-test-long: need-to-test ## Tests that take minutes each, of which `make test` runs short ones.
+test-long: test ## All tests, and then those that take minutes each, of which `make test` runs short ones.
 	@scripts/test --long
 
 need-to-test:

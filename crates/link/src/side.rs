@@ -334,7 +334,9 @@ impl Side {
                 let now = self.elapsed();
                 held.unread = now.saturating_sub(self.inputs[input].empty_at);
                 let coming = Coming { line, held, shape };
-                if let Err(coming) = self.approach.depart(now, approach, length as u64, coming) {
+                if let Err(coming) =
+                    self.approach.depart(now, approach, length.max(SMALL) as u64, coming)
+                {
                     let mut line = shared.lines[line].lock();
                     line.lose(coming.held);
                     self.buffers.take_back_from(&mut line);

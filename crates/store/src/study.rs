@@ -105,7 +105,13 @@ impl Study {
     /// # Errors
     /// As [`runs`](Study::runs).
     pub fn runs_with_stacks(&self) -> Result<Vec<(String, Run)>, StoreError> {
-        self.each(|record| Ok(record::read(record)?.run))
+        self.each(|record| {
+            let mut run = record::read(record)?.run;
+            // All runs are in memory at once, and CPUs over time are as large as all the rest.
+            let observed = run.observe.iter_mut().flat_map(|observe| &mut observe.hosts);
+            observed.filter_map(|host| host.cpu.as_mut()).for_each(|cpu| cpu.samples = None);
+            Ok(run)
+        })
     }
 
     /// Reads each record, on all CPUs.

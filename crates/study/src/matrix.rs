@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
-use wirecost_model::study::{LOAD, OfferedLoad, Point, Value};
+use wirecost_model::study::{OfferedLoad, Point, Value};
 
 use crate::condition::Condition;
 use crate::definition::{Definition, LABEL, Skip};
@@ -274,11 +274,11 @@ impl Definition {
         }
     }
 
-    /// Leaves out the points that offer one of these loads, with the reason.
-    pub fn leave_out_loads<'a>(&mut self, loads: impl IntoIterator<Item = &'a str>, why: &str) {
-        let loads = loads.into_iter().map(|load| Scalar(load.to_owned()));
-        let entries = [(LOAD.to_owned(), ValueMatch::OneOf(loads.collect()))];
-        let at = Condition { entries: entries.into_iter().collect() };
+    /// Leaves out one point, with the reason.
+    pub fn leave_out_point(&mut self, point: &Point, why: &str) {
+        let entry =
+            |value: &Value| (value.name.clone(), ValueMatch::One(Scalar(value.value.clone())));
+        let at = Condition { entries: point.axes.iter().map(entry).collect() };
         self.skip.push(Skip { at, why: why.to_owned() });
     }
 }

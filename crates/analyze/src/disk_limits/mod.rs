@@ -116,7 +116,12 @@ fn answer(common: &[Value], point: &MeasuredPoint, points: &[&MeasuredPoint]) ->
         parts.push(Part { limits, name, alone: of });
         Ok::<_, String>(())
     };
-    add(network, "the network", "the network or the CPUs limit", "memory to memory moves")?;
+    add(
+        network,
+        "the network",
+        "the network or the CPUs are the bottleneck",
+        "memory to memory alone",
+    )?;
     if let Some(file) = &transfer.source {
         // What sendfile(2) and splice(2) read is read as by read(2).
         let io = if file.io == "io_uring" { "io_uring" } else { "read" };
@@ -125,8 +130,8 @@ fn answer(common: &[Value], point: &MeasuredPoint, points: &[&MeasuredPoint]) ->
         add(
             wanted,
             "the sender's disk",
-            "the sending side limits",
-            "the sender's disk alone gives",
+            "the sender's disk is the bottleneck",
+            "the sender's disk alone",
         )?;
     }
     if let Some(file) = &transfer.sink {
@@ -134,8 +139,8 @@ fn answer(common: &[Value], point: &MeasuredPoint, points: &[&MeasuredPoint]) ->
         add(
             wanted,
             "the receiver's disk",
-            "the receiving side limits",
-            "the receiver's disk alone takes",
+            "the receiver's disk is the bottleneck",
+            "the receiver's disk alone",
         )?;
     }
     let rate = |of: Estimate| show(Unit::BitsPerSecond, of.mean);
@@ -145,13 +150,15 @@ fn answer(common: &[Value], point: &MeasuredPoint, points: &[&MeasuredPoint]) ->
     let (slowest, next) = (&parts[0], parts.get(1));
     let share = moves.mean / slowest.alone.mean;
     let verdict = if share < LIMITED {
-        format!("it moves {share:.2}x of its slowest part, so no part alone limits")
+        format!("that is {share:.2}x its slowest part alone, so no single part is the bottleneck")
     } else if share * LIMITED > 1.0 {
-        format!("it moves {share:.2}x of its slowest part, so that is not what limits")
+        format!("that is {share:.2}x its slowest part alone, so that part is not the bottleneck")
     } else if next.is_some_and(|next| LIMITED * next.alone.mean < slowest.alone.mean) {
-        format!("{share:.2}x of its slowest part, and two parts are about as slow")
+        format!(
+            "that is {share:.2}x its slowest part alone; two parts are similarly slow, so either may be the bottleneck"
+        )
     } else {
-        format!("{share:.2}x of its slowest part: {}", slowest.limits)
+        format!("that is {share:.2}x its slowest part alone: {}", slowest.limits)
     };
     let disturbed = disturbances(&used);
     let text = format!("{name} moves {}; {}; {verdict}{disturbed}", rate(moves), told.join(", "));

@@ -49,15 +49,15 @@ fn the_slowest_part_limits() {
     assert_eq!(
         sentences("disk to disk", &[BOTH, DIRECT], 1.9),
         [
-            "Disk to disk moves 1.90 Gb/s; memory to memory moves 10.0 Gb/s, the sender's disk alone gives 5.00 Gb/s, the \
-          receiver's disk alone takes 2.00 Gb/s; 0.95x of its slowest part: the receiving side limits."
+            "Disk to disk moves 1.90 Gb/s; memory to memory alone 10.0 Gb/s, the sender's disk alone 5.00 Gb/s, the \
+          receiver's disk alone 2.00 Gb/s; that is 0.95x its slowest part alone: the receiver's disk is the bottleneck."
         ]
     );
     assert_eq!(
         sentences("disk to memory", &[TO_MEMORY, DIRECT, ("source_io", "splice")], 4.9),
         [
-            "Disk to memory moves 4.90 Gb/s; memory to memory moves 10.0 Gb/s, the sender's disk alone gives 5.00 Gb/s; \
-          0.98x of its slowest part: the sending side limits."
+            "Disk to memory moves 4.90 Gb/s; memory to memory alone 10.0 Gb/s, the sender's disk alone 5.00 Gb/s; \
+          that is 0.98x its slowest part alone: the sender's disk is the bottleneck."
         ]
     );
 }
@@ -65,7 +65,7 @@ fn the_slowest_part_limits() {
 #[test]
 fn parts_that_wait_for_each_other_are_slower_than_each() {
     let told = sentences("disk to disk", &[BOTH, DIRECT], 1.3).remove(0);
-    let end = "; it moves 0.65x of its slowest part, so no part alone limits.";
+    let end = "; that is 0.65x its slowest part alone, so no single part is the bottleneck.";
     assert!(told.ends_with(end), "{told}");
 }
 
@@ -73,7 +73,7 @@ fn parts_that_wait_for_each_other_are_slower_than_each() {
 #[test]
 fn more_than_the_slowest_part_is_not_limited_by_it() {
     let told = sentences("disk to disk", &[BOTH, DIRECT], 2.4).remove(0);
-    let end = "; it moves 1.20x of its slowest part, so that is not what limits.";
+    let end = "; that is 1.20x its slowest part alone, so that part is not the bottleneck.";
     assert!(told.ends_with(end), "{told}");
 }
 
@@ -94,6 +94,6 @@ fn two_parts_may_be_as_slow() {
         run(3, "disk to memory", &[TO_MEMORY], 9.5),
     ];
     let told = conclusions(&Measurements::of(runs)).findings.remove(0).sentence;
-    let end = "; 0.95x of its slowest part, and two parts are about as slow.";
+    let end = "; that is 0.95x its slowest part alone; two parts are similarly slow, so either may be the bottleneck.";
     assert!(told.ends_with(end), "{told}");
 }

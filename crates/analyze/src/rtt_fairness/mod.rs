@@ -1,6 +1,6 @@
 //! How streams with different round-trip times share a link, as sentences by rule. The exponent is that of "The performance of
-//! TCP/IP for networks with high bandwidth-delay products and random loss" (Lakshman and Madhow, 1997): throughput goes as
-//! RTT^-a, where a is 1 if both paths lose the same share of packets (Mathis and others, 1997), and up to 2 if losses of all
+//! TCP/IP for networks with high bandwidth-delay products and random loss" (Lakshman and Madhow, 1997): throughput is
+//! proportional to RTT^-a, where a is 1 if both paths lose the same share of packets (Mathis and others, 1997), and up to 2 if losses of all
 //! streams coincide.
 //!
 //! A rule states figures of points. It is no test with a p-value, so it also speaks of points that were run once. A rule whose
@@ -58,7 +58,7 @@ pub fn round_trips(run: &Run) -> Result<[f64; 2], String> {
     Ok([near.ok_or_else(unknown)?, far.ok_or_else(unknown)?])
 }
 
-/// The a for which throughput goes as RTT^-a.
+/// The a for which throughput is proportional to RTT^-a.
 ///
 /// # Errors
 /// The round-trip times are about the same, or a figure is missing.
@@ -119,14 +119,15 @@ fn answer(common: &[Value], points: &[&MeasuredPoint]) -> Answer {
         let times = match &round_trips {
             [Ok(near), Ok(far)] => {
                 let [near, far] = [near, far].map(|of| show(Unit::Microseconds, of.mean));
-                format!(" (RTT {far} and {near})")
+                format!(" (RTT {far}, near {near})")
             }
             _ => String::new(),
         };
         parts.push(format!("{:.2}x{with}{times}", share.mean));
         let interval = share.interval.map(|(low, high)| format!(" ({low:.2} to {high:.2})"));
         let exponent = mean(point, exponent).ok();
-        let exponent = exponent.map(|of| format!(": throughput goes as RTT^{:.1}", -of.mean));
+        let exponent =
+            exponent.map(|of| format!(": throughput is proportional to RTT^{:.1}", -of.mean));
         if interval.is_some() || exponent.is_some() {
             let [interval, exponent] = [interval, exponent].map(Option::unwrap_or_default);
             evidence.push(format!("{:.2}x{interval}{with}{exponent}", share.mean));
@@ -136,7 +137,7 @@ fn answer(common: &[Value], points: &[&MeasuredPoint]) -> Answer {
     let (.., fairest) = found[0];
     let disturbed = disturbances(points);
     let text = format!(
-        "the throughput of a far stream, relative to a near one, is {}{disturbed}",
+        "a far stream gets, of the throughput of a near one, {}{disturbed}",
         words::list(&parts)
     );
     let fixed: Vec<&Value> = common.iter().collect();

@@ -67,16 +67,16 @@ fn each_congestion_control_has_its_share() {
     assert_eq!(
         sentences,
         [
-            "At far-rtt=80ms, the throughput of a far stream, relative to a near one, is 1.40x with bbr (RTT 80.0 ms and \
-             20.0 ms) and 0.25x with reno (RTT 80.0 ms and 20.0 ms).",
-            "At far-rtt=20ms, the throughput of a far stream, relative to a near one, is 1.00x with reno (RTT 20.0 ms and \
-             20.0 ms) and 1.00x with bbr (RTT 20.0 ms and 20.0 ms).",
+            "At far-rtt=80ms, a far stream gets, of the throughput of a near one, 1.40x with bbr (RTT 80.0 ms, near \
+             20.0 ms) and 0.25x with reno (RTT 80.0 ms, near 20.0 ms).",
+            "At far-rtt=20ms, a far stream gets, of the throughput of a near one, 1.00x with reno (RTT 20.0 ms, near \
+             20.0 ms) and 1.00x with bbr (RTT 20.0 ms, near 20.0 ms).",
         ]
     );
     // A quarter of the throughput at four times the round-trip time: as 1/RTT.
     assert_eq!(
         findings[0].evidence[1],
-        "0.25x (0.24 to 0.26) with reno: throughput goes as RTT^-1.0"
+        "0.25x (0.24 to 0.26) with reno: throughput is proportional to RTT^-1.0"
     );
     let equal = "1.00x (0.95 to 1.05) with reno";
     assert_eq!(findings[1].evidence[0], equal);

@@ -5,6 +5,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
 use super::{Answer, Block, CC, Factor, figure, finding, mean};
+use crate::Estimate;
 use crate::findings::words;
 use crate::measured::MeasuredPoint;
 
@@ -40,13 +41,10 @@ pub(super) fn convergence(block: &Block<'_>) -> Answer {
         let times = mean(point, |run| figure(run, "convergence"));
         let converged = point.runs.iter().filter(|run| figure(run, "convergence").is_ok()).count();
         match times {
-            Ok(time) if converged == runs => {
-                after.push(format!("{} with {name}", show(Unit::Seconds, time.mean)));
+            Ok(time) if converged == runs => after.push(format!("{} with {name}", seconds(time))),
+            Ok(time) => {
+                after.push(format!("{} with {name} in {converged} of {runs} runs", seconds(time)));
             }
-            Ok(time) => after.push(format!(
-                "{} with {name} in {converged} of {runs} runs",
-                show(Unit::Seconds, time.mean)
-            )),
             Err(reason) if reason.starts_with("too short") || runs == 0 => return Err(reason),
             Err(reason) => never.push(format!("{name}: {reason}")),
         }
@@ -62,6 +60,19 @@ pub(super) fn convergence(block: &Block<'_>) -> Answer {
         metric: Some("convergence".to_owned()),
         ..finding(block, Some(CC), block.sentence(&text))
     }))
+}
+
+/// `3.00 s (2.10 s to 3.90 s)`, with the interval where there is one.
+fn seconds(time: Estimate) -> String {
+    let show = |seconds: f64| show(Unit::Seconds, seconds);
+    let mean = show(time.mean);
+    // A time is never below 0, even if its interval is.
+    let interval = time.interval.filter(|(low, high)| low < high);
+    let interval = interval.map(|(low, high)| (show(low.max(0.0)), show(high)));
+    match interval {
+        Some((low, high)) => format!("{mean} ({low} to {high})"),
+        None => mean,
+    }
 }
 
 pub(super) fn fairness(block: &Block<'_>) -> Answer {

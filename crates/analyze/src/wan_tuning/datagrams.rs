@@ -26,21 +26,16 @@ pub(super) fn achieved(block: &Block<'_>) -> Answer {
     loads.sort_by(|(a, ..), (b, ..)| a.mean.total_cmp(&b.mean));
     let rate = |of: Estimate| show(Unit::BitsPerSecond, of.mean);
     let told = |(offered, received, lost): &(Estimate, Estimate, Estimate)| {
-        format!(
-            "of {} offered, {} arrives ({:.2}% lost)",
-            rate(*offered),
-            rate(*received),
-            lost.mean
-        )
+        format!("{} offered, {} received ({:.2}% lost)", rate(*offered), rate(*received), lost.mean)
     };
     let carried = loads.iter().rev().find(|(.., lost)| lost.mean <= LOST);
     let points: Vec<&MeasuredPoint> = levels.iter().map(|(_, point)| *point).collect();
     let disturbed = disturbances(&points);
     let text = match (carried, loads.as_slice()) {
-        (Some(only), [_]) => format!("the path carries UDP: {}", told(only)),
+        (Some(only), [_]) => told(only),
         (Some(most), _) => format!("the highest load with at most 1% lost: {}", told(most)),
         (None, [least, ..]) => format!(
-            "no load that was offered has at most 1% lost: {} (search the highest rate with @udp-rate-search)",
+            "every offered load loses more than 1%, the lowest too: {}; @udp-rate-search finds the highest that does not",
             told(least)
         ),
         (None, []) => return Ok(None),
@@ -88,7 +83,7 @@ pub(super) fn factors(block: &Block<'_>) -> Answer {
     if evidence.is_empty() {
         return Ok(None);
     }
-    let small = "by more than 1 percentage point and its interval";
+    let small = "by more than 1 percentage point and their intervals";
     let text = match (matter.is_empty(), rest.is_empty()) {
         (true, _) => format!("no factor changes the loss {small}: {}", words::list(&rest)),
         (false, true) => format!("the loss depends on {}", words::list(&matter)),

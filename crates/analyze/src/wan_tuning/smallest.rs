@@ -20,7 +20,7 @@ const USUAL_MTU: f64 = 1500.0;
 enum Counts {
     Bytes,
     Packets,
-    /// Packets that a CPU takes at once: they are no part of what is under way.
+    /// Packets of one polling cycle: they are not in flight, so no bandwidth-delay product stands beside them.
     Polled,
 }
 
@@ -53,7 +53,9 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
         // Those that are no number, such as automatic ones, and those that were not granted only say what can be reached.
         best = best.max(rate.mean);
         match granted(point, axis) {
-            Some(granted) => clipped.push(format!("{value}: not tested, {granted} was granted")),
+            Some(granted) => {
+                clipped.push(format!("{value}: not tested, the effective value was {granted}"))
+            }
             None => sizes.extend(number(value).map(|size| (size, *value, rate))),
         }
     }
@@ -61,7 +63,10 @@ fn of_axis(block: &Block<'_>, axis: &str, name: &str, counts: Counts) -> Answer 
     let (Some(smallest), Some(largest)) = (sizes.first(), sizes.last()) else {
         return Err(match clipped.is_empty() {
             true => format!("{axis} has no value that is a number"),
-            false => format!("no value of {axis} was granted: {}", clipped.join("; ")),
+            false => format!(
+                "the kernel clipped every requested value of {axis}: {}",
+                clipped.join("; ")
+            ),
         });
     };
     let share = |rate: &Estimate| 100.0 * rate.mean / best;

@@ -228,7 +228,11 @@ fn buffers_that_were_not_granted_were_not_tried() {
     let unanswered = study.conclusions().unanswered;
     let buffer = unanswered.iter().find(|(question, _)| question.contains("socket buffer"));
     let reason = &buffer.unwrap().1[0];
-    assert!(reason.contains("no value of option.wndsz was granted: 20m: not tested"), "{reason}");
+    assert!(
+        reason
+            .contains("the kernel clipped every requested value of option.wndsz: 20m: not tested"),
+        "{reason}"
+    );
     study.add("5", &[("option.wndsz", "2m")], &[6.6]);
     let least = "the smallest socket buffer that was tried, 2m, reaches 96%";
     assert!(
@@ -239,7 +243,10 @@ fn buffers_that_were_not_granted_were_not_tried() {
     let found = study.conclusions().findings;
     let buffer = found.iter().find(|finding| finding.kind == "socket-buffer").unwrap();
     assert!(
-        buffer.evidence.iter().any(|of| of.starts_with("8m: not tested, 4194304")),
+        buffer
+            .evidence
+            .iter()
+            .any(|of| of.starts_with("8m: not tested, the effective value was 4194304")),
         "{buffer:?}"
     );
 }
@@ -277,11 +284,11 @@ fn with_udp() -> Study {
 #[test]
 fn datagrams_are_told_apart() {
     for (lost, told) in [
-        (5, "the path carries UDP: of 450 Mb/s offered, 448 Mb/s arrives (0.50% lost)."),
+        (5, "450 Mb/s offered, 448 Mb/s received (0.50% lost)."),
         (
             600,
-            "no load that was offered has at most 1% lost: of 450 Mb/s offered, 180 Mb/s arrives (60.00% lost) \
-             (search the highest rate with @udp-rate-search).",
+            "every offered load loses more than 1%, the lowest too: 450 Mb/s offered, 180 Mb/s received (60.00% lost); \
+             @udp-rate-search finds the highest that does not.",
         ),
     ] {
         let mut study = with_udp();
@@ -304,7 +311,7 @@ fn what_udp_achieves_and_what_changes_it_is_told() {
     assert_eq!(
         study.sentences("datagrams"),
         [
-            "With 5 streams of UDP, the highest load with at most 1% lost: of 450 Mb/s offered, 448 Mb/s arrives (0.40% \
+            "With 5 streams of UDP, the highest load with at most 1% lost: 450 Mb/s offered, 448 Mb/s received (0.40% \
           lost)."
         ]
     );
@@ -312,7 +319,7 @@ fn what_udp_achieves_and_what_changes_it_is_told() {
         study.sentences("datagram-factors"),
         [
             "With 5 streams of UDP, the loss depends on option.wndsz (0.40% with 20m to 12.00% with 64k); it does not change by \
-          more than 1 percentage point and its interval with coalescing."
+          more than 1 percentage point and their intervals with coalescing."
         ]
     );
     // TCP has no factor of these runs.
@@ -373,11 +380,15 @@ fn convergence_tells_which_never_did() {
     let bbr = study.add("5", &[("option.cc", "bbr")], &[6.8, 6.8]);
     converges(&mut bbr[0], Some(9.0));
     converges(&mut bbr[1], None);
+    let cubic = study.add("5", &[("option.cc", "cubic")], &[6.5, 6.5, 6.5]);
+    for (run, seconds) in cubic.iter_mut().zip([4.0, 5.0, 6.0]) {
+        converges(run, Some(seconds));
+    }
     assert_eq!(
         study.sentences("convergence"),
         [
-            "With 5 streams, throughput converges after 3.00 s with bic and 9.00 s with bbr in 1 of 2 runs (reno: did \
-          not converge: throughput changed by +31% over the last half)."
+            "With 5 streams, throughput converges after 3.00 s with bic, 9.00 s with bbr in 1 of 2 runs and 5.00 s (2.52 s to \
+          7.48 s) with cubic (reno: did not converge: throughput changed by +31% over the last half)."
         ]
     );
 }

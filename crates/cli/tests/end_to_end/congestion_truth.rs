@@ -76,6 +76,28 @@ fn bic_wins_back_a_large_window_within_seconds_and_reno_does_not() {
     assert!(bic >= 1.3 * reno, "bic {bic:.0}, reno {reno:.0} b/s");
 }
 
+/// Reno's window is that of its formula, a quarter of this link.
+#[test]
+fn bbr_takes_losses_at_random_for_no_congestion() {
+    let test = "bbr_takes_losses_at_random_for_no_congestion";
+    if is_without_bbr(test) || skip_without_namespaces(test) {
+        return;
+    }
+    let path = Path { rate: "100mbit", rtt: "20ms", loss: "0.1%" };
+    let rate = |cc| measure(cc, &path, 1, 6).bits_per_second;
+    let [reno, bbr] = ["reno", "bbr"].map(rate);
+    assert!(bbr >= 1.5 * reno, "bbr {bbr:.0}, reno {reno:.0} b/s");
+}
+
+fn is_without_bbr(test: &str) -> bool {
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let lacks = !available.unwrap_or_default().split_whitespace().any(|name| name == "bbr");
+    if lacks {
+        skip(test, "this kernel has no BBR");
+    }
+    lacks
+}
+
 mod long {
     use super::*;
 
@@ -104,13 +126,7 @@ mod long {
     #[test]
     fn bbr_fills_a_link_that_loses_one_in_a_thousand() {
         let test = "bbr_fills_a_link_that_loses_one_in_a_thousand";
-        let available =
-            std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-        if !available.unwrap_or_default().split_whitespace().any(|name| name == "bbr") {
-            skip(test, "this kernel has no BBR");
-            return;
-        }
-        if skip_without_namespaces(test) {
+        if is_without_bbr(test) || skip_without_namespaces(test) {
             return;
         }
         let path = Path { rate: "100mbit", rtt: "20ms", loss: "0.1%" };

@@ -160,7 +160,7 @@ fn the_page_of_a_run_draws_its_series() {
     assert!(shown.dom.contains("<canvas"), "no series is drawn");
     assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
     cpus_stand_below_one_another(&text, Path::new(&page), test);
-    assert_eq!(enlarged(Path::new(&page), test).as_deref(), Some("true true true true"));
+    assert_eq!(enlarged(Path::new(&page), test).as_deref(), Some("true true true true true true"));
     // From the record alone, the same charts.
     let again = path("again.html");
     let finished = wirecost(&["report", &record, "--format", "html", "--out", &again]);
@@ -178,10 +178,10 @@ fn the_page_of_a_run_draws_its_series() {
 #[track_caller]
 fn cpus_stand_below_one_another(text: &str, page: &Path, test: &str) {
     if !privilege::missing(privilege::TRACING).is_empty() {
-        assert!(text.contains("which tells nothing of times below 100 ms"), "no reason");
+        assert!(text.contains("which is too coarse for intervals below 100 ms"), "no reason");
         return skip(test, "CPU time cannot be traced here");
     }
-    for part in ["utilisation, and softirqs in it", ": softirqs", ": interrupts"] {
+    for part in ["utilisation, with its softirq time", ": softirq time", ": interrupt time"] {
         assert!(text.contains(part), "no {part}");
     }
     let drawn = "(panels => [panels.length, panels.filter(of => of.querySelector('canvas')).length, \
@@ -197,7 +197,7 @@ fn cpus_stand_below_one_another(text: &str, page: &Path, test: &str) {
     assert_eq!((canvases, places), (panels.to_string().as_str(), "1"), "{drawn}");
 }
 
-/// Whether a chart and a drawing fill the window by their button, and return by it and by Escape.
+/// Whether a chart and a drawing fill the window by their button, and return by it and where a link leads elsewhere.
 fn enlarged(page: &Path, test: &str) -> Option<String> {
     let each = "['canvas', 'svg.brief'].flatMap(drawing => { \
         const figure = page.querySelector('figure.chart ' + drawing).closest('figure'), \
@@ -205,7 +205,11 @@ fn enlarged(page: &Path, test: &str) -> Option<String> {
         dialog = page.querySelector('dialog'); \
         button.click(); const open = dialog.open && dialog.contains(figure) && dialog.contains(page.querySelector('.tip')); \
         button.click(); dialog.onclose(); \
-        return [open, !dialog.open && section.contains(figure)] }).join(' ')";
+        const returned = !dialog.open && section.contains(figure), view = page.defaultView; \
+        button.click(); const again = dialog.open; \
+        view.location.hash = section.id; view.dispatchEvent(new view.Event('hashchange')); \
+        const followed = again && !dialog.open; dialog.onclose(); \
+        return [open, returned, followed] }).join(' ')";
     in_a_phone(page, each, test)
 }
 

@@ -26,7 +26,7 @@ use super::LoadError;
 use super::listeners::WorkerListeners;
 use super::placement::Placement;
 use super::served::ServedSockets;
-use crate::broker::{ListenerKind, SharedListener, ask_consent};
+use crate::broker::{ListenerKind, SharedListener, ask_consent, persist};
 use crate::consent::{Consent, ConsentResponder, Question};
 use crate::engines::Engine;
 use crate::permissions::Partners;
@@ -301,6 +301,9 @@ impl Services {
             let (listener, address) = transport
                 .listen(&place, &SocketSetup::default())
                 .map_err(|error| cannot_listen(error, &place))?;
+            if let Address::Inet(_) = address {
+                persist(&listener);
+            }
             self.consent.push(address);
             listeners
                 .push(SharedListener { listener, kind: ListenerKind::Consent { agreement: None } });

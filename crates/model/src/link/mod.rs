@@ -137,8 +137,8 @@ pub struct LinkSpec {
     /// Devices with queues; without it a device is an end of the link and nothing more.
     pub nic: Option<Nic>,
     /// Hosts that are farther away than the others, by number from 1: their round-trip time to a host that is not, in
-    /// nanoseconds.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// nanoseconds. Empty in older records.
+    #[serde(default)]
     pub host_rtt_nanoseconds: BTreeMap<u16, u64>,
 }
 

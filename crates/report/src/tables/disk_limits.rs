@@ -41,7 +41,7 @@ impl Table for DiskLimits {
         section.text(
             "disk irq: CPU time in interrupts of storage controllers and in the softirqs that complete requests. disk \
              threads: CPU time in kernel threads that write files back or serve block devices. Both are of all CPUs, and \
-             include what other programs do with disks. Threads that serve io_uring (iou-wrk) count to their process.",
+             include what other programs do with disks. Threads that serve io_uring (iou-wrk) belong to their process.",
         );
         section.text(
             "read and write: time of a host's workers in calls that read files to send them, and that write \
@@ -50,7 +50,7 @@ impl Table for DiskLimits {
              socket, so that no network limits the disk; they still include the copies of the socket.",
         );
         for (question, reasons) in conclusions.unanswered {
-            section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
+            section.note(format!("no conclusion about {question}: {}", reasons.join("; ")));
         }
         section
     }

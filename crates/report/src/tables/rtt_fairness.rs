@@ -30,11 +30,11 @@ impl Table for RttFairness {
         section.table(rows(measured).table("", &measured.points));
         section.text(
             "near, far: throughput of a stream of the first and of the second group of the profile; far/near: the second relative \
-             to the first, 1 if they share fairly. RTT: smoothed, under load. a: throughput goes as RTT^-a. fairness: Jain's index \
-             between the two groups; fair after: time from the start of traffic until it is at least 0.95 in 90% of the windows.",
+             to the first, 1 if they share fairly. RTT: smoothed, under load. RTT exponent: the a of throughput proportional to RTT^-a. fairness: Jain's index \
+             between the two groups; fair after: time from the start of traffic to the first window in which it is at least 0.95, if it is in 90% of those from there on.",
         );
         for (question, reasons) in conclusions.unanswered {
-            section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
+            section.note(format!("no conclusion about {question}: {}", reasons.join("; ")));
         }
         section
     }
@@ -62,7 +62,7 @@ fn rows(measured: &Measurements) -> Rows {
         rate("near", 0),
         rate("far", 1),
         own("far/near", Unit::Ratio, far_share),
-        own("a", Unit::Ratio, exponent),
+        own("RTT exponent", Unit::Ratio, exponent),
         ColumnOf::metric("fairness", "fairness.groups"),
         ColumnOf::metric("fair after", "fairness.groups.time"),
         ColumnOf::metric("retransmits", "retransmits"),

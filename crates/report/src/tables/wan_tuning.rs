@@ -57,9 +57,9 @@ fn build(measured: &Measurements) -> Section {
     }
     section.text(
         "vs base: throughput relative to the base, which is the first row. offered: payload of UDP that is sent at a set rate; lost: \
-         datagrams, of those sent. convergence: time from the start of traffic until \
-         90% of windows of max(1 s, 20 RTT) lie within 10% of the mean of the last half. efficiency, buffer delay: RFC 6349. \
-         busy: CPU time of the end.",
+         share of the datagrams. convergence: time from the start of traffic until \
+         90% of windows of max(1 s, 20 RTT) lie within 10% of the mean of the last half. transfer time ratio, efficiency, buffer delay: RFC 6349. \
+         busy: CPU time used at that end.",
     );
     if let Some(note) = whose::note(measured) {
         section.note(note);
@@ -113,6 +113,7 @@ fn figures(measured: &Measurements) -> Vec<ColumnOf> {
         ColumnOf::metric("throughput", "throughput"),
         ColumnOf::metric("convergence", "convergence"),
         ColumnOf::metric("retransmits", "retransmits"),
+        ColumnOf::metric("transfer time ratio", "rfc6349.transfer_time_ratio"),
         ColumnOf::metric("efficiency", "rfc6349.efficiency"),
         ColumnOf::metric("buffer delay", "rfc6349.buffer_delay"),
         ColumnOf::metric("fairness", "fairness"),

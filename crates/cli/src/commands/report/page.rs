@@ -247,8 +247,17 @@ fn fastest_traced(set: &RunSet) -> Option<(String, Run)> {
         hosts.any(|of| of.cpu.as_ref().is_some_and(|cpu| cpu.source == "bpf"))
     };
     let runs = set.runs.iter().filter(|(_, run)| run.status == Status::Ok && traced(run));
-    let (id, _) = runs.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b)))?;
-    Some((id.clone(), wirecost_store::read(&record(set, id)).ok()?.run))
+    let mut runs: Vec<&(String, Run)> = runs.collect();
+    runs.sort_by(|(_, a), (_, b)| rate(b).total_cmp(&rate(a)));
+    // A record of an earlier version has whole windows only.
+    let sampled = |run: &Run| {
+        let mut hosts = run.observe.iter().flat_map(|of| &of.hosts);
+        hosts.any(|of| of.cpu.as_ref().is_some_and(|cpu| cpu.samples.is_some()))
+    };
+    runs.into_iter().find_map(|(id, _)| {
+        let run = wirecost_store::read(&record(set, id)).ok()?.run;
+        sampled(&run).then(|| (id.clone(), run))
+    })
 }
 
 fn rate(run: &Run) -> f64 {

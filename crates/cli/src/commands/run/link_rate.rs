@@ -51,16 +51,12 @@ impl LinkRate {
         Ok(limits(hosts, lab, peers)?.and_then(|limits| limits.payload(profile)))
     }
 
-    /// Whether the rate of the link between hosts that are not made yet is known.
-    pub(crate) fn is_known(hosts: &HostOptions) -> Result<bool, Failure> {
-        Ok(limits(hosts, None, 1)?.is_some_and(|of| of.rates.iter().any(Option::is_some)))
-    }
-
     /// Why the load that a profile offers is impossible; `None` if it is not.
     pub(crate) fn refuses(&self, profile: &Profile) -> Option<Warning> {
         let offered = offered::bits_per_second(profile)?;
         let Self { wire, payload } = *self;
-        (offered > payload as f64)
+        // What is offered is made of rounded rates of strands.
+        (offered > payload as f64 * (1.0 + 1e-9))
             .then(|| Warning::from(ImpossibleLoad { offered, link: wire, payload }))
     }
 }
@@ -69,7 +65,7 @@ fn limits(hosts: &HostOptions, lab: Option<&Lab>, peers: u64) -> Result<Option<L
     Ok(match (lab, hosts.lab.as_deref()) {
         (Some(lab), _) => match (lab.rate_bits_per_second(), lab.emulated()) {
             (Some(rate), _) => Some(of_switch(rate, peers)),
-            (None, Some((topology, link, _))) => of_links(topology, link, peers),
+            (None, Some((topology, link, _))) => of_links(topology, link, peers, lab.hosts().len()),
             (None, None) => None,
         },
         (None, Some("")) => match hosts.links()? {
@@ -77,10 +73,14 @@ fn limits(hosts: &HostOptions, lab: Option<&Lab>, peers: u64) -> Result<Option<L
             Links::Rate(rate) => Some(of_switch(rate, peers)),
             Links::Emulated { topology, link, .. } => {
                 let by_hosts = if peers == 1 { Topology::Pair } else { Topology::Star };
-                of_links(topology.unwrap_or(by_hosts), &link, peers)
+                of_links(topology.unwrap_or(by_hosts), &link, peers, peers as usize + 1)
             }
         },
-        (None, Some(_)) => None,
+        // Whoever needs the lab tells why it cannot be opened.
+        (None, Some(name)) => match Lab::open(name) {
+            Ok(lab) => limits(hosts, Some(&lab), peers)?,
+            Err(_) => None,
+        },
         (None, None) => of_device(hosts),
     })
 }
@@ -90,7 +90,7 @@ fn of_switch(rate: u64, peers: u64) -> Limits {
     Limits { rates: [Some(rate * peers), Some(rate)], overhead: TBF_OVERHEAD }
 }
 
-fn of_links(topology: Topology, link: &LinkSpec, peers: u64) -> Option<Limits> {
+fn of_links(topology: Topology, link: &LinkSpec, peers: u64, hosts: usize) -> Option<Limits> {
     let rate = |capacity: &Capacity, times: u64| match capacity {
         Capacity::Rate(rate) => Some(rate * times),
         // What a trace carries at its best is no limit of a whole run.
@@ -98,7 +98,7 @@ fn of_links(topology: Topology, link: &LinkSpec, peers: u64) -> Option<Limits> {
     };
     let links = match topology {
         Topology::Pair | Topology::Star => peers,
-        Topology::Dumbbell if Topology::left(peers as usize + 1) == 1 => 1,
+        Topology::Dumbbell if Topology::left(hosts) == 1 => 1,
         // Hosts on one side do not share the link.
         Topology::Dumbbell => return None,
     };

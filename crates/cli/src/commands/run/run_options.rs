@@ -191,11 +191,11 @@ impl RunOptions {
         };
         match link {
             Some(link) => offer(&mut loaded.profile, (share * link.payload as f64) as u64),
-            // A phase that no load can be offered to says so.
-            None => offer(&mut loaded.profile.clone(), 1_000_000_000).and(Err(Failure::usage(
-                format!("load {}%-of-link: the rate of the link is unknown", 100.0 * share),
-            )
-            .help("give a rate, such as 1gbit"))),
+            None => Err(Failure::usage(format!(
+                "load {}%-of-link: the rate of the link is unknown",
+                100.0 * share
+            ))
+            .help("give a rate, such as 1gbit")),
         }
     }
 

@@ -80,26 +80,47 @@ pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Ve
     Ok(steps)
 }
 
+/// What a point runs, on which hosts and by which link.
+struct Parts {
+    options: RunOptions,
+    hosts: HostOptions,
+    ready: Ready,
+    link: Option<LinkRate>,
+}
+
+fn parts(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Parts, Failure> {
+    let mut options = settings::run_options(point, loaded.definition.seed, find)?;
+    options.sealed = loaded.sealed;
+    let hosts = settings::hosts(point, &loaded.definition, &loaded.hosts)?;
+    let mut names = hosts.names();
+    let ready = options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
+    drop(names);
+    let link = LinkRate::of(&hosts, None, &ready.profile).map_err(|failure| failure.at(point))?;
+    Ok(Parts { options, hosts, ready, link })
+}
+
+/// Whether the load of a point is a share of a link of unknown rate.
+pub(super) fn lacks_its_link(
+    point: &Point,
+    loaded: &Loaded,
+    find: &dyn Fn(&str) -> String,
+) -> Result<bool, Failure> {
+    let is_share = matches!(point.load(), OfferedLoad::OfLink(_));
+    Ok(is_share && parts(point, loaded, find)?.link.is_none())
+}
+
 pub(super) fn step(
     point: &Point,
     loaded: &Loaded,
     find: &dyn Fn(&str) -> String,
 ) -> Result<Step, Failure> {
-    let mut options = settings::run_options(point, loaded.definition.seed, find)?;
-    options.sealed = loaded.sealed;
-    let hosts = settings::hosts(point, &loaded.definition, &loaded.hosts)?;
-    let mut names = hosts.names();
-    let mut ready =
-        options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
-    drop(names);
+    let Parts { options, hosts, mut ready, link } = parts(point, loaded, find)?;
     if let OfferedLoad::Share(_) = point.load() {
         // Whether it can be offered does not depend on the rate.
         let offered = offer(&mut ready.profile.clone(), 1_000_000_000);
         offered.map_err(|failure| failure.at(point))?;
     }
-    let link = LinkRate::of(&hosts, None, &ready.profile);
-    let set = link.and_then(|link| options.set_link(&mut ready, link));
-    set.map_err(|failure| failure.at(point))?;
+    options.set_link(&mut ready, link).map_err(|failure| failure.at(point))?;
     let time = time(&options, &ready.profile);
     let mut step = Step { options, ready, hosts, time };
     if let Some(search) = &loaded.search {

@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use miette::Severity;
 use wirecost_model::search::Search;
-use wirecost_model::study::{LOAD, OfferedLoad};
 use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, Matrix, PLACE, Place, StudyError, builtins};
 
 use super::available::{self, Available};
-use super::{missing, settings};
+use super::{missing, plan, settings};
 use crate::Failure;
 use crate::commands::link_options::LinkOptions;
-use crate::commands::run::link_rate::LinkRate;
 use crate::commands::run::{HostArgument, HostOptions, options};
 use crate::diagnostics;
 use crate::input;
@@ -212,9 +210,10 @@ impl Source {
             replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
         self.leave_out_what_is_missing(&mut definition);
-        let mut loaded = Loaded::from(definition, beside, &self.hosts)?;
+        let loaded = Loaded::from(definition, beside, &self.hosts)?;
+        let mut loaded = Loaded { sealed: self.sealed, ..loaded };
         loaded.leave_out_shares_of_unknown_links()?;
-        Ok(Loaded { sealed: self.sealed, ..loaded })
+        Ok(loaded)
     }
 
     /// A study lists more than a kernel has. What another machine has is not known before it is asked, and what the command
@@ -287,23 +286,20 @@ impl Source {
 impl Loaded {
     /// Leaves out points whose load is a share of a link of unknown rate, if the study has others.
     fn leave_out_shares_of_unknown_links(&mut self) -> Result<(), Failure> {
-        let mut loads = BTreeSet::new();
-        let mut unknown = 0;
+        let find = |name: &str| super::beside(self, name);
+        let mut unknown = Vec::new();
         for point in &self.matrix.points {
-            if !matches!(point.load(), OfferedLoad::OfLink(_)) {
-                continue;
-            }
-            let hosts = settings::hosts(point, &self.definition, &self.hosts)?;
-            if !LinkRate::is_known(&hosts)? {
-                unknown += 1;
-                loads.extend(point.get(LOAD).map(str::to_owned));
+            if plan::lacks_its_link(point, self, &find)? {
+                unknown.push(point.clone());
             }
         }
-        if unknown == 0 || unknown == self.matrix.points.len() {
+        if unknown.is_empty() || unknown.len() == self.matrix.points.len() {
             return Ok(());
         }
-        let why = "its load is a share of the link, whose rate is unknown";
-        self.definition.leave_out_loads(loads.iter().map(String::as_str), why);
+        for point in &unknown {
+            let why = "its load is a share of the link, whose rate is unknown";
+            self.definition.leave_out_point(point, why);
+        }
         self.matrix = Matrix::of(&self.definition).map_err(failure)?;
         Ok(())
     }

@@ -160,7 +160,7 @@
     if (!text || !svg) return text;
     const { y, height } = mark.getBBox();
     const row = mark.tagName === 'rect' && [...svg.querySelectorAll('.label')].find(label => Math.abs(label.getAttribute('y') - y - height / 2 - 4) < 0.2);
-    const of = [row && row.textContent, mark.closest('[data-series]')?.dataset.series].filter(Boolean).join(', ');
+    const of = [row && (row.dataset.whole || row.textContent), mark.closest('[data-series]')?.dataset.series].filter(Boolean).join(', ');
     return of ? of + ': ' + text : text;
   }
   // Lines of very many samples have no marks: the nearest sample is shown.
@@ -172,9 +172,8 @@
     const svg = event.target.closest?.('svg.brief');
     spot.remove();
     if (!svg || !dense.size) return;
-    const { left, top, width } = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / width;
-    const x = (event.clientX - left) * scale, y = (event.clientY - top) * scale;
-    let best, least = 15 * scale;
+    const screen = svg.getScreenCTM(), { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(screen.inverse());
+    let best, least = 15 / screen.a;
     for (const path of svg.querySelectorAll('g:not(.off) > [data-told]')) dense.get(path).forEach(([px, py], number) => {
       const distance = Math.hypot(px - x, py - y);
       if (distance < least) [best, least] = [{ path, px, py, number }, distance];
@@ -183,7 +182,8 @@
     spot.setAttribute('cx', best.px);
     spot.setAttribute('cy', best.py);
     best.path.parentNode.append(spot);
-    return best.path.parentNode.dataset.series + ': ' + best.path.dataset.told.split('|')[best.number].replace('@', ' at ' + best.path.dataset.axis + ' ');
+    const of = best.path.parentNode.dataset.series;
+    return (of ? of + ': ' : '') + best.path.dataset.told.split('|')[best.number].replace('@', ' at ' + best.path.dataset.axis + ' ');
   }
   addEventListener('pointermove', event => {
     const text = whole(event.target) || told.get(event.target.parentNode) || nearest(event);
@@ -257,7 +257,7 @@
     document.body.append(tip);
     tip.hidden = true;
     button.textContent = 'Enlarge';
-    button.focus();
+    button.focus({ preventScroll: true });
     figure.resized?.();
   };
 
@@ -265,6 +265,11 @@
   const reveal = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
+    // What a link leads to is behind an enlarged chart, which takes its place again first.
+    if (dialog.open) {
+      dialog.addEventListener('close', () => setTimeout(reveal), { once: true });
+      return dialog.close();
+    }
     target.querySelector(':scope > details')?.setAttribute('open', '');
     for (let part = target.closest('details'); part; part = part.parentElement.closest('details')) part.open = true;
     target.scrollIntoView();

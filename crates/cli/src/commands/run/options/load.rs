@@ -32,8 +32,10 @@ impl RunOption for Load {
             Some(OfferedLoad::Rate(rate)) => {
                 Ok(Change::to_profile(move |profile| offer(profile, rate)))
             }
-            // It becomes a rate when the link is known.
-            Some(OfferedLoad::OfLink(_)) => Ok(Change::to_profile(|_| Ok(()))),
+            // Until the link is known, any rate: what is checked before must find the phase open loop.
+            Some(OfferedLoad::OfLink(_)) => {
+                Ok(Change::to_profile(|profile| offer(profile, 1_000_000_000)))
+            }
             Some(OfferedLoad::Share(_)) => Err(
                 "a percentage of the saturation throughput works only in a study; give a rate, such as 1gbit"
                     .to_owned(),

@@ -24,6 +24,7 @@ pub(in super::super) fn of_run(run: &Run) -> Built {
     for host in &observe.hosts {
         match (&host.cpu, sampled(host)) {
             (Some(_), Some(samples)) => {
+                reason = "the window was shorter than two intervals";
                 let is_only = observe.hosts.len() == 1;
                 let whose =
                     if is_only { String::new() } else { format!(" of {}", host.covers.join(", ")) };
@@ -32,8 +33,8 @@ pub(in super::super) fn of_run(run: &Run) -> Built {
                 }));
             }
             (Some(cpu), None) if cpu.source == "proc-stat" => {
-                reason = "CPU time was read from /proc/stat, which tells nothing of times below 100 ms; \
-                          shorter ones need BPF (`wirecost doctor`)";
+                reason = "CPU time was read from /proc/stat, which is too coarse for intervals below 100 ms; \
+                          shorter ones need BPF (see `wirecost doctor`)";
             }
             (Some(_), None) => reason = "the record has the CPU time of whole windows only",
             (None, _) => {}
@@ -47,11 +48,13 @@ pub(in super::super) fn notes(run: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     let hosts = || run.observe.iter().flat_map(|observe| &observe.hosts);
     for host in hosts() {
-        let Some(samples) = sampled(host) else { continue };
+        let Some(samples) = sampled(host).filter(|samples| !samples.cpus.is_empty()) else {
+            continue;
+        };
         let whose = host.covers.join(", ");
         let length = samples.seconds * 1e3;
         let mut note = format!(
-            "{whose}: each value is of {length:.0} ms, from the time of every switch between tasks, interrupts and idle. \
+            "{whose}: each value covers {length:.0} ms, from the time of every switch between tasks, interrupts and idle. \
              Utilisation is the time in which the CPU was not halted."
         );
         if samples.cpus.len() > CPUS {
@@ -98,14 +101,14 @@ fn panels(cpu: &SampledCpu, seconds: f64, name: &str) -> [Chart; 3] {
     let utilisation = vec![line("utilisation", |part| part.busy), softirq()];
     [
         panel(
-            format!("{name}: utilisation, and softirqs in it"),
-            axis("of CPU time").until(100.0),
+            format!("{name}: utilisation, with its softirq time"),
+            axis("CPU time").until(100.0),
             utilisation,
         ),
-        panel(format!("{name}: softirqs"), axis("softirqs"), vec![softirq()]),
+        panel(format!("{name}: softirq time"), axis("softirq time"), vec![softirq()]),
         panel(
-            format!("{name}: interrupts"),
-            axis("interrupts"),
+            format!("{name}: interrupt time"),
+            axis("interrupt time"),
             vec![line("irq", |part| part.irq)],
         ),
     ]
@@ -152,7 +155,7 @@ mod tests {
         let charts = of_run(&run).unwrap();
         assert_eq!(charts.len(), 3 * CPUS);
         let [all, softirqs, interrupts] = &charts[..3] else { panic!("{charts:?}") };
-        assert_eq!(all.title, "CPU 0: utilisation, and softirqs in it");
+        assert_eq!(all.title, "CPU 0: utilisation, with its softirq time");
         assert_eq!((all.y.end, softirqs.y.end), (Some(100.0), None));
         assert_eq!(all.group, interrupts.group);
         assert_ne!(all.group, charts[3].group);
@@ -170,6 +173,6 @@ mod tests {
     fn nothing_is_drawn_of_proc_stat() {
         let section = CpuSection { source: "proc-stat".to_owned(), ..CpuSection::default() };
         let reason = of_run(&run(section)).unwrap_err();
-        assert!(reason.contains("nothing of times below 100 ms"), "{reason}");
+        assert!(reason.contains("too coarse for intervals below 100 ms"), "{reason}");
     }
 }

@@ -5,7 +5,7 @@ use wirecost_analyze::metrics::Selector;
 use wirecost_model::document::{Axis, AxisLabel, AxisScale, RunSample, Sample, Series};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
-use wirecost_model::study::{self, StudyRunRef};
+use wirecost_model::study::{self, LOAD, OfferedLoad, StudyRunRef};
 
 /// Values that span a larger factor are drawn on a logarithmic axis.
 const WIDE: f64 = 30.0;
@@ -80,7 +80,7 @@ pub(super) fn place_on<'a>(
     measured: &'a Measurements,
     axis: &'a str,
 ) -> impl Fn(&MeasuredPoint) -> f64 + 'a {
-    let values = measured.values(axis);
+    let values = ordered(measured, axis);
     let numbers = are_numbers(&values);
     move |point| {
         let value = point.point.get(axis).unwrap_or_default();
@@ -91,13 +91,27 @@ pub(super) fn place_on<'a>(
     }
 }
 
+/// Values of an axis in the order in which a chart has them: of loads, the least first.
+fn ordered<'a>(measured: &'a Measurements, axis: &str) -> Vec<&'a str> {
+    let mut values = measured.values(axis);
+    if axis == LOAD {
+        let level = |value: &&str| match OfferedLoad::parse(value) {
+            Some(OfferedLoad::Share(share) | OfferedLoad::OfLink(share)) => share,
+            Some(OfferedLoad::Rate(rate)) => rate as f64,
+            Some(OfferedLoad::Max) | None => f64::INFINITY,
+        };
+        values.sort_by(|a, b| level(a).total_cmp(&level(b)));
+    }
+    values
+}
+
 fn are_numbers(values: &[&str]) -> bool {
     values.iter().all(|value| study::number(value).is_some())
 }
 
 /// An axis of a study as that of a chart.
 pub(super) fn axis_of(measured: &Measurements, axis: &str) -> Axis {
-    let values = measured.values(axis);
+    let values = ordered(measured, axis);
     if !are_numbers(&values) {
         return Axis::of_names(axis, values.into_iter().map(str::to_owned));
     }

@@ -42,8 +42,10 @@ pub(super) fn draw(chart: &Chart, colours: &mut Colours) -> Markup {
         text class="axis" x="0" y="12" { (chart.x.title) }
         text class="axis" x=(short(WIDTH - RIGHT)) y="12" text-anchor="end" { (y.title()) }
         @for (row, label) in chart.x.labels.iter().enumerate() {
-            text class="label" x=(short(left - 8.0)) y=(short(TOP + ROW * row as f64 + 15.0)) text-anchor="end" {
-                (fitting(&label.text, left - 8.0))
+            @let shown = fitting(&label.text, left - 8.0);
+            text class="label" x=(short(left - 8.0)) y=(short(TOP + ROW * row as f64 + 15.0)) text-anchor="end"
+                data-whole=[(shown != label.text).then_some(&label.text)] {
+                (shown)
             }
         }
         @for ((series, begins), look) in chart.series.iter().zip(&begins).zip(looks) {
