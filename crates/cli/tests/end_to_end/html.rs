@@ -205,7 +205,7 @@ fn enlarged(page: &Path, test: &str) -> Option<String> {
         dialog = page.querySelector('dialog'); \
         button.click(); const open = dialog.open && dialog.contains(figure) && dialog.contains(page.querySelector('.tip')); \
         button.click(); dialog.onclose(); \
-        const returned = !dialog.open && section.contains(figure), view = page.defaultView; \
+        const returned = !dialog.open && section.contains(figure), view = page.ownerDocument.defaultView; \
         button.click(); const again = dialog.open; \
         view.location.hash = section.id; view.dispatchEvent(new view.Event('hashchange')); \
         const followed = again && !dialog.open; dialog.onclose(); \
