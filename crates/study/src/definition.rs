@@ -197,8 +197,19 @@ impl Definition {
     /// The study as text, as it is kept beside its runs.
     #[must_use]
     pub fn to_text(&self) -> String {
+        let rest = Self { axes: IndexMap::new(), ..self.clone() };
         // Texts, numbers and tables of them: TOML can write all of it.
-        toml::to_string_pretty(self).unwrap_or_default()
+        let mut text = toml::to_string_pretty(&rest).unwrap_or_default();
+        if !self.axes.is_empty() {
+            text += "\n[axes]\n";
+        }
+        // Written with the rest, axes of tables would come after all others, and points follow from the order of axes.
+        for (name, values) in &self.axes {
+            let name = toml::Value::String(name.clone());
+            let values = toml::Value::try_from(values).map(|values| values.to_string());
+            text += &format!("{name} = {}\n", values.unwrap_or_default());
+        }
+        text
     }
 
     /// What `quick` says put in place of what it stands for.

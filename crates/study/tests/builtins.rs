@@ -78,6 +78,19 @@ fn each_builtin_parses_and_sets_existing_names() {
     }
 }
 
+/// A study is reported, resumed and replayed from what was saved: its points are the same, in the same order.
+#[test]
+fn what_is_saved_has_the_same_points() {
+    for builtin in builtins::ALL {
+        let study = builtin.definition().unwrap();
+        for study in [study.clone(), study.with_quick_overrides()] {
+            let text = study.to_text();
+            let saved = Definition::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            assert_eq!(Matrix::of(&saved), Matrix::of(&study), "{}", builtin.name);
+        }
+    }
+}
+
 #[test]
 fn quick_variants_are_short() {
     for builtin in builtins::ALL {

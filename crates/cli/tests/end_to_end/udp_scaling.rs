@@ -64,7 +64,7 @@ fn the_study_of_pairs_has_the_counts_of_each_stage_and_a_sentence_or_a_reason_fo
     };
     let notes = blocks(section, "note");
     let reason = |question: &str| {
-        let begin = format!("no sentence about {question}: ");
+        let begin = format!("no conclusion about {question}: ");
         notes.iter().any(|note| note.as_str().unwrap().starts_with(&begin))
     };
     // A server that got no CPU at all read nothing, of which nothing can be said.

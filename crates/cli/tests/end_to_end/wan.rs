@@ -6,6 +6,7 @@ use wirecost_linux::privilege::skip_without_namespaces;
 
 use crate::agents::Agent;
 use crate::program::{Finished, Program};
+use crate::responsiveness::{blocks, column, number, report};
 
 const STREAMS: usize = 4;
 const RATE: f64 = 100e6;
@@ -221,26 +222,24 @@ fn far_streams_get_less_of_a_link_than_near_ones() {
             .args(["--axis", "option.cc=reno", "--set", "duration=3s", "--set", "ramp=1s"])
             .finish();
     assert_eq!(run.code, 0, "{run}");
-    let kept = run.path("kept");
-    let report = Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
-    let document: Value = serde_json::from_str(&report.stdout).unwrap();
-    let sections = document["sections"].as_array().unwrap();
-    let section = sections.iter().find(|section| section["name"] == "rtt-fairness").unwrap();
-    let blocks = section["blocks"].as_array().unwrap();
-    let table = blocks.iter().find_map(|block| block.get("table")).unwrap();
-    let columns = table["columns"].as_array().unwrap();
-    let place = |title: &str| columns.iter().position(|column| column["title"] == title).unwrap();
-    let rows = table["rows"].as_array().unwrap();
-    let of = |row: usize, title: &str| {
-        rows[row][place(title)]["number"]["value"].as_f64().unwrap_or_else(|| panic!("{report}"))
+    let section = report(&run, &["kept"], "rtt-fairness");
+    let table = blocks(&section, "table")[0];
+    let of = |title: &str| -> Vec<f64> {
+        column(table, title).into_iter().take(2).map(number).collect()
     };
-    assert_eq!(rows.len(), 2, "{report}");
     // Far hosts at 10 ms, as near ones are, and at 80 ms.
-    assert!(of(0, "RTT far") >= 10_000.0 && of(1, "RTT far") >= 80_000.0, "{report}");
-    assert!(of(1, "far/near") < 0.8 * of(0, "far/near"), "{report}");
-    assert!(of(1, "RTT exponent") > 0.0, "{report}");
-    let sentences = blocks.iter().filter(|block| block.get("finding").is_some());
-    assert_eq!(sentences.count(), 2, "{report}");
+    let rtt = of("RTT far");
+    assert!(rtt[0] >= 10_000.0 && rtt[1] >= 80_000.0, "{section}");
+    let share = of("far/near");
+    assert!(share[1] < 0.8 * share[0], "{section}");
+    assert!(number(column(table, "RTT exponent")[1]) > 0.0, "{section}");
+    assert_eq!(blocks(&section, "finding").len(), 2, "{section}");
+    // From what was saved, all points have their run.
+    let whole = Program::new(["report", run.path("kept").to_str().unwrap()]).finish();
+    assert!(
+        whole.stdout.contains("2 runs of 2 points") && !whole.stdout.contains("no run yet"),
+        "{whole}"
+    );
 }
 
 /// What the built-in study says of its lab's links and devices is left out elsewhere.

@@ -3,7 +3,7 @@
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Scope, Selector};
-use wirecost_model::document::{Align, Block, Cell, Column, Number, Table};
+use wirecost_model::document::{Align, Block, Cell, Column, Number, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::proportion::Proportion;
 use wirecost_model::run::Run;
@@ -148,6 +148,13 @@ pub(super) fn table(title: impl Into<String>, columns: &[(&str, Align)]) -> Tabl
     let column = |&(title, align): &(&str, Align)| Column { align, ..Column::text(title) };
     let columns = columns.iter().map(column).collect();
     Table { title: title.into(), columns, ..Table::default() }
+}
+
+/// Says about which questions nothing is concluded, and why.
+pub(super) fn unanswered(section: &mut Section, questions: Vec<(&'static str, Vec<String>)>) {
+    for (question, reasons) in questions {
+        section.note(format!("no conclusion about {question}: {}", reasons.join("; ")));
+    }
 }
 
 pub(super) fn sentence(text: impl Into<String>) -> Block {

@@ -7,6 +7,7 @@ use wirecost_analyze::metrics;
 use wirecost_model::document::Section;
 
 use super::Table;
+use super::cells::unanswered;
 use super::rows::{ColumnOf, Rows};
 
 pub(super) struct DiskLimits;
@@ -49,9 +50,7 @@ impl Table for DiskLimits {
              is long, the page cache held data that the disk had yet to write. Local transfers go through a Unix \
              socket, so that no network limits the disk; they still include the copies of the socket.",
         );
-        for (question, reasons) in conclusions.unanswered {
-            section.note(format!("no conclusion about {question}: {}", reasons.join("; ")));
-        }
+        unanswered(&mut section, conclusions.unanswered);
         section
     }
 

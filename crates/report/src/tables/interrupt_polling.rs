@@ -7,7 +7,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
 use super::Table;
-use super::cells::{estimate, estimated, grouped, of};
+use super::cells::{estimate, estimated, grouped, of, unanswered};
 use super::rows::{ColumnOf, Rows};
 use super::whose;
 
@@ -37,9 +37,7 @@ impl Table for InterruptPolling {
         if let Some(note) = whose::note(measured) {
             section.note(note);
         }
-        for (question, reasons) in conclusions.unanswered {
-            section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
-        }
+        unanswered(&mut section, conclusions.unanswered);
         section
     }
 

@@ -8,7 +8,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::study::LOAD;
 
 use super::Table;
-use super::cells::{estimate, mean, of};
+use super::cells::{estimate, mean, of, unanswered};
 use super::rows::{ColumnOf, Rows};
 
 pub(super) struct Knee;
@@ -78,9 +78,7 @@ fn build(measured: &Measurements) -> Section {
     if let Some(curve) = curves.first() {
         section.text(text(curve));
     }
-    for (question, reasons) in conclusions.unanswered {
-        section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
-    }
+    unanswered(&mut section, conclusions.unanswered);
     section
 }
 

@@ -7,6 +7,7 @@ use wirecost_model::document::{Cell, Column, Number, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
+use super::cells::unanswered;
 use super::rows::{ColumnOf, Rows};
 use super::{Table, whose};
 
@@ -65,9 +66,7 @@ fn build(measured: &Measurements) -> Section {
     if let Some(note) = whose::note(measured) {
         section.note(note);
     }
-    for (question, reasons) in conclusions.unanswered {
-        section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
-    }
+    unanswered(&mut section, conclusions.unanswered);
     section
 }
 

@@ -10,7 +10,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::Latency;
 
 use super::Table;
-use super::cells::{estimate, mean};
+use super::cells::{estimate, mean, unanswered};
 use super::rows::{ColumnOf, Rows};
 
 pub(super) struct Latencies;
@@ -78,9 +78,7 @@ fn build(measured: &Measurements) -> Section {
          handshakes, requests on new connections, and, in place of requests on the loaded connections, the kernel's \
          smoothed RTT of the streams.",
     );
-    for (question, reasons) in conclusions.unanswered {
-        section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
-    }
+    unanswered(&mut section, conclusions.unanswered);
     section
 }
 

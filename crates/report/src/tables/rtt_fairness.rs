@@ -7,7 +7,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
 use super::Table;
-use super::cells::{estimate, estimated};
+use super::cells::{estimate, estimated, unanswered};
 use super::rows::{ColumnOf, Rows};
 
 pub(super) struct RttFairness;
@@ -33,9 +33,7 @@ impl Table for RttFairness {
              to the first, 1 if they share fairly. RTT: smoothed, under load. RTT exponent: the a of throughput proportional to RTT^-a. fairness: Jain's index \
              between the two groups; fair after: time from the start of traffic to the first window in which it is at least 0.95, if it is in 90% of those from there on.",
         );
-        for (question, reasons) in conclusions.unanswered {
-            section.note(format!("no conclusion about {question}: {}", reasons.join("; ")));
-        }
+        unanswered(&mut section, conclusions.unanswered);
         section
     }
 

@@ -8,7 +8,7 @@ use wirecost_model::document::{Cell, Column, Number, Section};
 use wirecost_model::metric::Unit;
 
 use super::Table;
-use super::cells::{ends, estimate, estimated, grouped, of};
+use super::cells::{ends, estimate, estimated, grouped, of, unanswered};
 use super::rows::{ColumnOf, Rows};
 
 pub(super) struct UdpScaling;
@@ -107,8 +107,6 @@ fn build(measured: &Measurements) -> Section {
     for finding in conclusions.findings {
         section.finding(finding);
     }
-    for (question, reasons) in conclusions.unanswered {
-        section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
-    }
+    unanswered(&mut section, conclusions.unanswered);
     section
 }

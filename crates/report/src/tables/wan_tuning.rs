@@ -7,7 +7,7 @@ use wirecost_model::document::{Axis, Cell, Chart, Column, Sample, Section, Serie
 use wirecost_model::metric::Unit;
 
 use super::Table;
-use super::cells::{estimate, of};
+use super::cells::{estimate, of, unanswered};
 use super::rows::{ColumnOf, Rows};
 use super::whose::{self, CpuScope};
 
@@ -64,9 +64,7 @@ fn build(measured: &Measurements) -> Section {
     if let Some(note) = whose::note(measured) {
         section.note(note);
     }
-    for (question, reasons) in conclusions.unanswered {
-        section.note(format!("no sentence about {question}: {}", reasons.join("; ")));
-    }
+    unanswered(&mut section, conclusions.unanswered);
     section
 }
 

@@ -199,6 +199,21 @@ mod tests {
     }
 
     #[test]
+    fn hosts_behind_one_link_share_it() {
+        let carried = |topology: &str| {
+            let mut options = LinkOptions::default();
+            options.set("rate", "100mbit");
+            options.set("topology", topology);
+            let hosts =
+                HostOptions { lab: Some(String::new()), links: options, ..HostOptions::default() };
+            let name = |number| Some(format!("h{}", number + 2));
+            let loaded = crate::profile::load("@two-paths", &[], &mut { name }).unwrap();
+            LinkRate::of(&hosts, None, &loaded.profile).unwrap().unwrap().payload
+        };
+        assert_eq!([carried("star"), carried("dumbbell")], [200_000_000, 100_000_000]);
+    }
+
+    #[test]
     fn a_load_beyond_the_link_says_what_it_carries() {
         let rate = LinkRate { wire: 100_000_000, payload: 95_497_954 };
         let name = |_| Some("h2".to_owned());
