@@ -322,6 +322,14 @@ fn what_udp_achieves_and_what_changes_it_is_told() {
           more than 1 percentage point and their intervals with coalescing."
         ]
     );
+    // Each has rows of its own runs only.
+    let measured = Measurements::of(study.runs.iter().map(|run| (String::new(), run.clone())));
+    let all = |blocks: Vec<Block<'_>>, of_udp: bool| {
+        assert_eq!(blocks.len(), 1);
+        let points = blocks[0].points();
+        points.len() > 1 && points.iter().all(|point| is_of_datagrams(point) == of_udp)
+    };
+    assert!(all(blocks(&measured), false) && all(datagram_blocks(&measured), true));
     // TCP has no factor of these runs.
     let factors = &study.sentences("factors")[0];
     assert!(!factors.contains("wndsz") && !factors.contains("coalescing"), "{factors}");
