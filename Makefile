@@ -50,7 +50,7 @@ fuzz-long: need-to-test ## Run every fuzz target for ten minutes.
 readme: ## Run the examples in README.md again, and put what they print there.
 	@scripts/readme
 
-gallery: ## Run the studies of docs/gallery again, and put their pages and pictures there: half an hour.
+gallery: ## Run the studies of docs/gallery again, and put their pages and pictures there: three quarters of an hour.
 	@scripts/gallery
 
 compare-uperf: ## What uperf and wirecost count of the same profiles: UPERF=/path/to/uperf (1.0.8).
