@@ -3,6 +3,7 @@
 //! A key is never absent; what was not measured is `null`. Adding a key keeps the version, changing
 //! or removing one makes a new one. The JSON Schema is docs/schema/wirecost.run-1.json.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use schemars::JsonSchema;
@@ -47,6 +48,10 @@ pub struct Run {
     /// Null in older records.
     #[serde(default)]
     pub options: Option<Vec<Value>>,
+    /// What `wirecost run` was to do, so that the page of the run can be run again. Null for runs of studies, and in older
+    /// records.
+    #[serde(default)]
+    pub plan: Option<RunPlan>,
     /// Null for a run of its own.
     pub study: Option<StudyRunRef>,
     pub window: Option<Window>,
@@ -665,6 +670,15 @@ impl Run {
     }
 }
 
+/// A run as a study of one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPlan {
+    /// A file of a study (docs/studies.md), with the seed of the run.
+    pub study: String,
+    /// Texts of its profiles that are no built-ins, by the path that the study has.
+    pub profiles: BTreeMap<String, String>,
+}
+
 /// Percent; the seven add up to 100.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
@@ -842,6 +856,7 @@ impl Run {
             started_unix_ms,
             seed: None,
             options: None,
+            plan: None,
             study: None,
             window: None,
             offered_bits_per_second: None,

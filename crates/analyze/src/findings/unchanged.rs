@@ -12,10 +12,18 @@ pub(super) const NAME: &str = "unchanged";
 /// The change of which a sentence says how many repeats would show it.
 const SOUGHT: f64 = 0.05;
 
+/// What is known of an axis without a finding.
+enum Answer {
+    /// How large an effect these runs would have shown.
+    NoEffect { axis: String, text: String, evidence: Vec<String> },
+    /// Nothing: points were run too few times. With the figures that there are.
+    Untested { axis: String, evidence: Vec<String> },
+}
+
 /// Points that differ in one axis only: what the others are, and by value of the axis the figures of the runs.
 type Group<'a> = (&'a [&'a Value], Vec<(&'a str, Vec<f64>)>);
 
-/// A sentence for each axis without a finding.
+/// A sentence for each axis without a finding; one for all that nothing is known of.
 pub(super) fn find(runs: &Runs<'_>, found: &[Finding], questions: &[Question]) -> Vec<Finding> {
     let Runs { all: measured, saturated, .. } = *runs;
     let axes = measured.axes().into_iter();
@@ -24,9 +32,9 @@ pub(super) fn find(runs: &Runs<'_>, found: &[Finding], questions: &[Question]) -
         // Runs of no study were not made to be compared.
         !is_answered && *axis != RUN && measured.values(axis).len() > 1
     });
-    let finding = |axis: &str| match axis {
+    let answer = |axis: &str| match axis {
         // It sets how much moves.
-        LOAD => finding(
+        LOAD => answer(
             measured,
             axis,
             line::cost_latency().collect(),
@@ -35,20 +43,62 @@ pub(super) fn find(runs: &Runs<'_>, found: &[Finding], questions: &[Question]) -
         ),
         _ => {
             let metrics = line::rate_cost_latency(saturated);
-            finding(saturated, axis, metrics, line::lines(saturated), questions)
+            answer(saturated, axis, metrics, line::lines(saturated), questions)
         }
     };
-    open.filter_map(finding).collect()
+    let (mut answers, mut untested, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+    for answer in open.filter_map(answer) {
+        match answer {
+            Answer::NoEffect { axis, text, evidence } => {
+                answers.push(sentence(Some(&axis), &text, evidence));
+            }
+            Answer::Untested { axis, evidence } => {
+                untested.push(axis);
+                figures.extend(evidence);
+            }
+        }
+    }
+    if !untested.is_empty() {
+        let (effects, were) = match untested.as_slice() {
+            [_] => ("the effect", "was"),
+            _ => ("the effects", "were"),
+        };
+        let axes = words::list(&untested);
+        let text = format!(
+            "{effects} of {axes} {were} not tested: each point needs at least 3 runs (repeat.times)"
+        );
+        let axis = match untested.as_slice() {
+            [one] => Some(one.as_str()),
+            _ => None,
+        };
+        answers.push(sentence(axis, &text, figures));
+    }
+    answers
+}
+
+fn sentence(axis: Option<&str>, text: &str, evidence: Vec<String>) -> Finding {
+    Finding {
+        kind: NAME.to_owned(),
+        metric: None,
+        axis: axis.map(str::to_owned),
+        at: Vec::new(),
+        sentence: words::sentence(&[], text),
+        effect: None,
+        p_value: None,
+        strength: None,
+        evidence,
+        points: Vec::new(),
+    }
 }
 
 /// About the metrics that a kind tests along this axis: in pairs of values, or along lines.
-fn finding(
+fn answer(
     measured: &Measurements,
     axis: &str,
     mut metrics: Vec<Selector>,
     mut lines: Vec<Line<'_>>,
     questions: &[Question],
-) -> Option<Finding> {
+) -> Option<Answer> {
     let mut groups = line::groups(measured, axis);
     let mut question = Question::Choice;
     if !choices::compares(measured, axis) {
@@ -102,31 +152,19 @@ fn finding(
     if names.is_empty() {
         return None;
     }
-    let advice = match (is_repeated, repeats) {
-        (false, _) => "each point needs at least 3 runs (repeat.times)".to_owned(),
-        (true, Some(repeats)) => {
-            format!(
-                "to detect a change of 5% with 80% power takes about {repeats} runs of each point"
-            )
-        }
-        (true, None) => {
-            "to detect a change of 5% with 80% power takes more than 10,000 runs of each point"
-                .to_owned()
-        }
+    if !is_repeated {
+        return Some(Answer::Untested { axis: axis.to_owned(), evidence });
+    }
+    let repeats = match repeats {
+        Some(repeats) => format!("about {repeats}"),
+        None => "more than 10,000".to_owned(),
     };
-    let text = format!("no significant effect of {axis} on {}; {advice}", either(&names));
-    Some(Finding {
-        kind: NAME.to_owned(),
-        metric: None,
-        axis: Some(axis.to_owned()),
-        at: Vec::new(),
-        sentence: words::sentence(&[], &text),
-        effect: None,
-        p_value: None,
-        strength: None,
-        evidence,
-        points: Vec::new(),
-    })
+    let text = format!(
+        "no significant effect of {axis} on {}; to detect a change of 5% with 80% power takes {repeats} runs of \
+         each point",
+        either(&names)
+    );
+    Some(Answer::NoEffect { axis: axis.to_owned(), text, evidence })
 }
 
 fn figures<'a>(

@@ -707,6 +707,14 @@ fn an_axis_without_an_effect_is_answered() {
         answer.sentence.ends_with("each point needs at least 3 runs (repeat.times)."),
         "{answer:?}"
     );
+    assert!(answer.sentence.starts_with("The effect of engine was not tested"), "{answer:?}");
+    // One sentence for all.
+    let two = [("engine", &["epoll", "threads"][..]), ("cc", &["cubic", "reno", "bbr"])];
+    let found = findings(&study(&two, 1, |_| Figures::default()));
+    let answer = only(&found, UNCHANGED);
+    let begin = "The effects of engine and cc were not tested: each point needs";
+    assert!(answer.sentence.starts_with(begin), "{answer:?}");
+    assert_eq!(answer.axis, None);
     // One with an effect is answered by that.
     let found = findings(&engines(&mut Rng::with_seed(6)));
     let open: Vec<_> = of_kind(&found, UNCHANGED).iter().map(|f| f.axis.clone().unwrap()).collect();

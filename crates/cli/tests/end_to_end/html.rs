@@ -131,11 +131,15 @@ fn the_page_of_a_study_is_drawn_and_fits_a_phone() {
     }
     // Both points, and each of the four runs in every chart of curves.
     for run in ["0001-01", "0001-02", "0002-01", "0002-02"] {
-        assert!(text.contains(&format!("id=\"run-{run}\"")), "{run} is in no list");
-        assert!(text.contains(&format!("href=\"#run-{run}\"")), "no dot leads to {run}");
+        assert!(text.contains(&format!("id=run-{run}>")), "{run} is in no list");
     }
     let Some(shown) = Shown::of(Path::new(&page), test) else { return };
     shown.is_all_drawn();
+    for run in ["0001-01", "0001-02", "0002-01", "0002-02"] {
+        let dot = format!("<a href=\"#run-{run}\" tabindex=\"-1\"><circle class=\"run");
+        assert!(shown.dom.contains(&dot), "no dot leads to {run}");
+    }
+    assert_eq!(parts_of_curves(Path::new(&page), test).as_deref(), Some("true"));
     assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
 }
 
@@ -197,6 +201,26 @@ fn cpus_stand_below_one_another(text: &str, page: &Path, test: &str) {
     assert_eq!((canvases, places), (panels.to_string().as_str(), "1"), "{drawn}");
 }
 
+/// Whether each curve can be drawn in part, with other ticks, and then as it was.
+fn parts_of_curves(page: &Path, test: &str) -> Option<String> {
+    let each = "(drawings => drawings.length > 2 && drawings.every(svg => { \
+        const view = page.ownerDocument.defaultView, figure = svg.closest('figure'), \
+        whole = figure.querySelector('.whole'), before = svg.innerHTML, \
+        [left, , right] = svg.querySelector('.grid').dataset.area.split(' ').map(Number), \
+        ticks = () => svg.querySelector('.grid').textContent, first = ticks(), \
+        point = (name, share) => { const at = new view.DOMPoint(left + share * (right - left), 100)\
+            .matrixTransform(svg.getScreenCTM()); \
+            svg.dispatchEvent(new view.PointerEvent(name, {bubbles: true, cancelable: true, clientX: at.x, clientY: at.y})); }; \
+        point('pointerdown', 0.55); point('pointermove', 0.8); point('pointerup', 1); \
+        const marks = [...svg.querySelectorAll('[data-series] circle')], \
+        within = marks.filter(of => { const x = +of.getAttribute('cx'); return x >= left && x <= right }), \
+        zoomed = !whole.hidden && ticks() !== first && !svg.querySelector('.chosen') && within.length < marks.length; \
+        whole.click(); \
+        return zoomed && whole.hidden && svg.innerHTML === before; \
+        }))([...page.querySelectorAll('svg:has(.grid[data-area] + .base):has(.mean)')])";
+    in_a_phone(page, each, test)
+}
+
 /// Whether a chart and a drawing fill the window by their button, and return by it and where a link leads elsewhere.
 fn enlarged(page: &Path, test: &str) -> Option<String> {
     let each = "['canvas', 'svg.brief'].flatMap(drawing => { \
@@ -221,7 +245,7 @@ fn frames_of_a_flame_graph_have_their_colours() {
     let run = ["run", "@stream", "--duration", "1s", "--observe", "functions", "--quiet", "--html"];
     let finished = wirecost(&[run.as_slice(), &[page.to_str().unwrap()]].concat());
     assert_eq!(finished.code, 0, "{}", finished.stderr);
-    if !fs::read_to_string(&page).unwrap().contains("class=\"frame\"") {
+    if !fs::read_to_string(&page).unwrap().contains("class=\"chart flame\"") {
         return skip(test, "no functions can be sampled here");
     }
     let colours = "new Set([...page.querySelectorAll('.frame rect')].map(of => \
@@ -250,10 +274,10 @@ fn the_page_of_a_comparison_is_drawn_and_fits_a_phone() {
     // Two runs of a busy machine may differ by more than their sides do.
     let told = ["B differs from A at 1 of 1 point", "No significant difference of B from A"];
     assert!(told.iter().any(|sentence| text.contains(sentence)), "no headline");
-    let is_drawn = text.contains("class=\"frame\"");
+    let is_drawn = text.contains("class=\"chart flame\"");
     assert!(is_drawn || text.contains("Differential flame graph: "), "no reason why there is none");
     for run in ["A_200001-01", "B_200002-02"] {
-        assert!(text.contains(&format!("id=\"run-{run}\"")), "{run} is in no list");
+        assert!(text.contains(&format!("id=run-{run}>")), "{run} is in no list");
     }
     let refused = wirecost(&compare);
     assert_eq!(refused.code, 2);
@@ -288,7 +312,7 @@ fn the_functions_of_two_runs_are_compared_in_colours() {
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     let text = fs::read_to_string(&page).unwrap();
     loads_nothing(&text);
-    if !text.contains("class=\"frame\"") {
+    if !text.contains("class=\"chart flame\"") {
         assert!(text.contains("has no sampled functions"), "no reason why there is no graph");
         return skip(test, "no functions can be sampled here");
     }
@@ -324,7 +348,7 @@ fn the_page_of_a_cost_model_is_drawn_and_fits_a_phone() {
     {
         assert!(text.contains(part), "no {part}");
     }
-    assert!(text.contains("by size, measured and modelled") && text.contains("id=\"run-0005-02\""));
+    assert!(text.contains("by size, measured and modelled") && text.contains("id=run-0005-02>"));
     let Some(shown) = Shown::of(Path::new(&page), test) else { return };
     shown.is_all_drawn();
     assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use wirecost_linux::privilege::skip_without_namespaces;
 
 use crate::program::{Finished, Program};
 
@@ -83,6 +84,47 @@ fn a_page_is_run_again_and_its_findings_are_measured_here() {
     let slow = Program::new(["replay", &page, "--longest", "1s"]).finish();
     assert_eq!(slow.code, 2, "{slow}");
     assert!(slow.stderr.contains("and the limit is 1"), "{slow}");
+}
+
+/// Its record holds the plan: the profile that it had, what was set, and the seed.
+#[test]
+fn the_page_of_a_single_run_is_run_again() {
+    if skip_without_namespaces("the_page_of_a_single_run_is_run_again") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("own.toml"), PROFILE).unwrap();
+    let (profile, record, page) = (path("own.toml"), path("record"), path("page.html"));
+    let run = Program::new(["run", &profile, "--var", "size=1k", "--duration", "300ms"])
+        .args(["--ramp", "100ms", "--observe", "none", "--tune", "tcp_sack=1", "--seed", "7"])
+        .args(["--lab", "--rate", "50mbit", "--out", &record, "--html", &page, "--quiet"])
+        .finish();
+    assert!([0, 4].contains(&run.code), "{run}");
+    let of_run = plan(&fs::read_to_string(&page).unwrap());
+    fs::write(path("own.toml"), "").unwrap();
+    let again = Program::new(["report", &record, "--format", "html", "--out", &page, "--force"]);
+    assert_eq!(again.finish().code, 0);
+    let of_record = plan(&fs::read_to_string(&page).unwrap());
+    assert_eq!(of_run, of_record);
+    assert_eq!(of_record["profiles"]["own.toml"], PROFILE);
+    let study = of_record["study"].as_str().unwrap();
+    assert!(study.contains("seed = 7") && study.contains("50mbit"), "{study}");
+    // Settings of machines are the user's.
+    assert!(!study.contains("tcp_sack"), "{study}");
+    assert!(of_record["left_out"].to_string().contains("tune.tcp_sack"), "{of_record}");
+    fs::remove_dir_all(&record).unwrap();
+    let replayed = Program::new(["replay", &page, "--repeat", "3", "--out", &record]).finish();
+    assert!([0, 4].contains(&replayed.code), "{replayed}");
+    for wanted in ["left out: the setting tune.tcp_sack", "The page has no findings", "throughput"]
+    {
+        let shown = format!("{}{}", replayed.stdout, replayed.stderr);
+        assert!(shown.contains(wanted), "{wanted}: {replayed}");
+    }
+    let mut runs = fs::read_dir(Path::new(&record).join("runs")).unwrap();
+    let run = runs.next().unwrap().unwrap().path().join("run.json");
+    let run: Value = serde_json::from_slice(&fs::read(run).unwrap()).unwrap();
+    assert!(run["link"].is_object() && run["plan"].is_null(), "{run}");
 }
 
 /// Whatever the machine does beside the test: 256 times as many bytes in a write are more throughput.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use wirecost_analyze::compare::Hosts;
 use wirecost_analyze::measured::Measurements;
-use wirecost_model::document::{Document, Finding, REPLAY_VERSION, Replay, Section};
+use wirecost_model::document::{Document, Finding, REPLAY_VERSION, Replay};
 use wirecost_model::observe::FoldedStacks;
-use wirecost_model::run::Run;
+use wirecost_model::run::{Run, RunPlan};
 use wirecost_model::status::Status;
 use wirecost_report::atomic_file;
 use wirecost_report::documents::findings;
@@ -137,7 +137,39 @@ pub(super) fn of(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Fail
 
 fn of_run(name: &str, run: &Run) -> Document {
     let hosts = hosts(Path::new(name));
-    page::run(name, run, Source { record: Some(name), hosts: &hosts })
+    with_plan(name, run, Source { record: Some(name), hosts: &hosts })
+}
+
+/// The page of a run, with what is needed to run it again.
+fn with_plan(name: &str, run: &Run, source: Source<'_>) -> Document {
+    let replay = match (&run.plan, &run.study) {
+        (Some(plan), _) => replay_of_run(plan),
+        (None, Some(_)) => Err("the run is of a study, whose page can be run again".to_owned()),
+        (None, None) => Err("its record has no plan".to_owned()),
+    };
+    let mut document = page::run(name, run, source, &[run_again(&replay)]);
+    document.replay = replay.ok();
+    document
+}
+
+fn replay_of_run(plan: &RunPlan) -> Result<Replay, String> {
+    let definition = Definition::parse(&plan.study).map_err(|error| error.to_string())?;
+    let text = |name: &str| {
+        plan.profiles
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("its profile {name} is not in the record"))
+    };
+    replay(&definition, &text, Vec::new())
+}
+
+/// Of the method: how a page is run again, or why it cannot be.
+fn run_again(replay: &Result<Replay, String>) -> (String, String) {
+    let how = match replay {
+        Ok(_) => "on other hosts, from this page: wirecost replay PAGE".to_owned(),
+        Err(reason) => format!("not from this page: {reason}"),
+    };
+    ("run again".to_owned(), how)
 }
 
 fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> {
@@ -146,15 +178,14 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
     let first = set.runs.iter().find(|(_, run)| run.status == Status::Ok);
     let hosts = first.map(|(id, _)| hosts(&record(set, id))).unwrap_or_default();
     let sections = sections(definition, wanted, &measured)?;
-    let replay = definition.map(|definition| replay(set, definition, &sections));
+    let profile = |name: &str| {
+        let file = file_name(name);
+        read_text(&Path::new(&set.source).join(PROFILES).join(&file), PROFILE)
+            .map_err(|error| format!("its profile {file} cannot be read: {error}"))
+    };
+    let replay = definition.map(|definition| replay(definition, &profile, findings::of(&sections)));
     let mut planned_runs = definition.map(method).unwrap_or_default();
-    planned_runs.extend(replay.as_ref().map(|replay| {
-        let how = match replay {
-            Ok(_) => "on other hosts, from this page: wirecost replay PAGE".to_owned(),
-            Err(reason) => format!("not from this page: {reason}"),
-        };
-        ("run again".to_owned(), how)
-    }));
+    planned_runs.extend(replay.as_ref().map(run_again));
     let mut document = page::study(page::Study {
         title: &set.title,
         sections,
@@ -173,8 +204,13 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
     Ok(document)
 }
 
-/// What the page of a study holds so that it can be run again, or why it cannot.
-fn replay(set: &RunSet, definition: &Definition, sections: &[Section]) -> Result<Replay, String> {
+/// What a page holds so that its study can be run again, or why it cannot. `profile` gives the text of a profile that is no
+/// built-in.
+fn replay(
+    definition: &Definition,
+    profile: &dyn Fn(&str) -> Result<String, String>,
+    findings: Vec<Finding>,
+) -> Result<Replay, String> {
     let place = match definition.hosts.is_empty() {
         true => definition.place.to_string(),
         false => "hosts".to_owned(),
@@ -182,18 +218,14 @@ fn replay(set: &RunSet, definition: &Definition, sections: &[Section]) -> Result
     let (mut portable, left_out) =
         definition.clone().portable().map_err(|error| error.to_string())?;
     let matrix = Matrix::of(&portable).map_err(|error| error.to_string())?;
-    let kept = Path::new(&set.source).join(PROFILES);
     let mut profiles = BTreeMap::new();
     let names = matrix.points.iter().filter_map(|point| point.get("profile"));
     for name in names.filter(|name| !name.starts_with('@')).collect::<BTreeSet<_>>() {
-        let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let path = kept.join(&file);
-        let text = read_text(&path, PROFILE)
-            .map_err(|error| format!("its profile {file} cannot be read: {error}"))?;
-        profiles.insert(file.clone(), text);
+        let file = file_name(name);
+        profiles.insert(file.clone(), profile(name)?);
         portable.rename_profile(name, &file);
     }
-    let findings = findings::of(sections).into_iter();
+    let findings = findings.into_iter();
     Ok(Replay {
         version: REPLAY_VERSION,
         study: portable.to_text(),
@@ -204,6 +236,11 @@ fn replay(set: &RunSet, definition: &Definition, sections: &[Section]) -> Result
             .map(|finding| Finding { evidence: Vec::new(), points: Vec::new(), ..finding })
             .collect(),
     })
+}
+
+/// A profile as a study keeps it, and a page.
+fn file_name(profile: &str) -> String {
+    Path::new(profile).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The directory of a run's record.
@@ -294,5 +331,5 @@ pub(crate) fn of_new_run(run: &Run, record: Option<&Path>, hosts: &Hosts) -> (Do
     let record = record.map(|path| path.display().to_string());
     let name = record.clone().unwrap_or_else(|| "run".to_owned());
     let names = Redaction::of([run], hosts, record.clone());
-    (page::run(&name, run, Source { record: record.as_deref(), hosts }), names)
+    (with_plan(&name, run, Source { record: record.as_deref(), hosts }), names)
 }

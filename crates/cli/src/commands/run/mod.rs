@@ -38,7 +38,7 @@ use wirecost_store::Recorder;
 
 use super::output;
 use super::report::{HtmlFile, PageOptions, of_new_run};
-use super::study::Repeated;
+use super::study::{Repeated, plan_of_run};
 use crate::Failure;
 use crate::profile::Loaded;
 use crate::terminal::{self, StandardOutput};
@@ -219,11 +219,14 @@ impl Run {
         Ok(Ready { loaded, place, machines, recorder, page })
     }
 
-    fn drive(self, ready: Ready, started: u64, stop: &AtomicBool) -> Result<Status, Failure> {
+    fn drive(mut self, ready: Ready, started: u64, stop: &AtomicBool) -> Result<Status, Failure> {
         let Ready { loaded, place, machines, recorder, page } = ready;
         let mut printer = self.printer(&loaded, &place);
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), progress::Style::of(&io::stderr())));
+        // Another run of the plan draws the same.
+        self.options.draw_seed();
+        let plan = plan_of_run(&self.options, &self.hosts);
         let passes = self.options.passes();
         let measured = self.options.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
             if let Some(progress) = &mut progress {
@@ -238,7 +241,7 @@ impl Run {
         if let Some(progress) = &mut progress {
             progress.clear();
         }
-        let (document, outcome) = match measured {
+        let (mut document, outcome) = match measured {
             Ok(measured) => measured,
             Err(failure) => {
                 let mut document = self.options.document(started);
@@ -252,6 +255,7 @@ impl Run {
         };
         drop(place);
         drop(machines);
+        document.plan = plan;
         let written = self.write_json(&document);
         let kept = recorder.map(|recorder| recorder.save(&document, &environments(&outcome)));
         // A result that cannot be saved is still shown, and why it is no result.

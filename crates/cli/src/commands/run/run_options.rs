@@ -209,6 +209,11 @@ impl RunOptions {
         &self.variables
     }
 
+    /// Gives the runs a seed, if the user does not.
+    pub(crate) fn draw_seed(&mut self) {
+        self.seed.get_or_insert_with(super::new_seed);
+    }
+
     pub(crate) fn seed(&self) -> Option<u64> {
         self.seed
     }

@@ -1,15 +1,18 @@
 //! Studies that a command makes: of runs that a person describes (`run --repeat`, `compare --run`), and of the plan of a
 //! page (`replay`).
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::{Document, Replay, Section};
+use wirecost_model::run::RunPlan;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
 use wirecost_report::tables::TableRequest;
+use wirecost_store::input::{PROFILE, read_text};
 use wirecost_study::{Definition, PLACE, Repeat, TableChoice};
 
 use super::show::show_time;
@@ -106,18 +109,34 @@ pub(crate) struct Repeated<'a> {
     pub(crate) quiet: bool,
 }
 
+/// A run as a study of one point; none where no study can have it.
+pub(crate) fn plan_of_run(options: &RunOptions, hosts: &HostOptions) -> Option<RunPlan> {
+    let study = repeated(options, 1).and_then(|definition| Loaded::on(definition, hosts)).ok()?;
+    let mut profiles = BTreeMap::new();
+    if !options.profile.starts_with('@') {
+        let text = read_text(Path::new(&options.profile), PROFILE).ok()?;
+        profiles.insert(options.profile.clone(), text);
+    }
+    Some(RunPlan { study: study.definition.to_text(), profiles })
+}
+
+/// A study of runs with these options.
+fn repeated(options: &RunOptions, times: u32) -> Result<Definition, Failure> {
+    let mut definition = definition(&options.profile, options.seed(), times);
+    definition.tables = vec![TableChoice::Named("repeats".to_owned())];
+    for Value { name, value } in settings::of_run(options)? {
+        definition.set(&name, &value);
+    }
+    Ok(definition)
+}
+
 impl Repeated<'_> {
     /// Makes the runs: what they measured as a document.
     ///
     /// # Errors
     /// They cannot be made.
     pub(crate) fn run(&self) -> Result<Document, Failure> {
-        let mut definition = definition(&self.options.profile, self.options.seed(), self.times);
-        definition.tables = vec![TableChoice::Named("repeats".to_owned())];
-        for Value { name, value } in settings::of_run(self.options)? {
-            definition.set(&name, &value);
-        }
-        let loaded = Loaded::on(definition, self.hosts)?;
+        let loaded = Loaded::on(repeated(self.options, self.times)?, self.hosts)?;
         let saved = Saved::run(&loaded, self.out, self.conflict, self.quiet, None)?;
         saved.say_end(self.quiet)?;
         let runs = saved.finished.writer.study().runs().map_err(Failure::usage)?;

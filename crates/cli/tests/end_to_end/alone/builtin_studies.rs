@@ -131,7 +131,7 @@ fn study_with(name: &str, table: &str, arguments: &[&str]) -> Option<Vec<Table>>
             Program::new(["report", kept.to_str().expect("a path"), "--format", "html"]).finish();
         assert_eq!(page.code, 0, "{}", page.stderr);
         // Small enough to be sent.
-        assert!(page.stdout.len() < 450_000, "the page has {} bytes", page.stdout.len());
+        assert!(page.stdout.len() < 400_000, "the page has {} bytes", page.stdout.len());
     }
     let report =
         Program::new(["report", kept.to_str().expect("a path"), "--format", "json"]).finish();

@@ -12,9 +12,9 @@ use crate::documents::run as of_run;
 /// Sections of the full text that the page has elsewhere.
 const ELSEWHERE: [&str; 3] = ["warnings", "error", "observer"];
 
-/// The page of a run, which `name` tells from others.
+/// The page of a run, which `name` tells from others. `planned` are labels and values of how it was to be made.
 #[must_use]
-pub fn run(name: &str, run: &Run, source: Source<'_>) -> Document {
+pub fn run(name: &str, run: &Run, source: Source<'_>, planned: &[(String, String)]) -> Document {
     let summary = of_run::summary(run);
     let mut gathered = Gathered::default();
     let mut document = Document::new(&run.profile);
@@ -33,7 +33,7 @@ pub fn run(name: &str, run: &Run, source: Source<'_>) -> Document {
     document.sections.extend(latency(run, &mut gathered));
     document.sections.extend(flames(run, &mut gathered));
     document.sections.extend(hosts::section(run, source.hosts));
-    document.sections.push(method::section(&[run], &[]));
+    document.sections.push(method::section(&[run], planned));
     document.sections.extend(not_measured(gathered.missing));
     document.sections.extend(
         of_run::observer(run)

@@ -28,7 +28,7 @@ impl Page<'_> {
                     anchors.get(&("run", name.to_owned())).map(|anchor| format!("#{anchor}"))
                 };
                 let drawn = svg::draw(chart, &mut self.colours, &link);
-                html! { div.plot.scroll { (drawn) } }
+                self.drawings.add(drawn)
             }
         };
         let is_lines = chart.is_over_time();
@@ -128,7 +128,7 @@ impl Page<'_> {
             figure.chart.flame tabindex="0" aria-labelledby=(title) {
                 figcaption id=(title) { (caption) }
                 p.note { (note) }
-                div.plot.scroll { (PreEscaped(frames)) }
+                (self.drawings.add(PreEscaped(frames.to_owned())))
                 details.table {
                     summary { "Table" }
                     (self.table(&Table { title: String::new(), ..table }, &mut Notes::default()))

@@ -5,7 +5,9 @@
 
 mod blocks;
 mod colours;
+mod compact;
 mod data;
+mod drawings;
 mod figures;
 mod replay;
 mod svg;
@@ -25,6 +27,7 @@ use wirecost_model::visible::visible_lines;
 
 use self::colours::Colours;
 use self::data::Data;
+use self::drawings::Drawings;
 use super::{Output, TerminalStyle};
 
 pub use replay::{NoReplay, read_replay};
@@ -64,6 +67,7 @@ impl Output for Html {
 struct Page<'a> {
     colours: Colours,
     data: Data,
+    drawings: Drawings,
     /// Anchors of the page's points and runs, by kind and name.
     anchors: HashMap<(&'static str, String), String>,
     /// The group of the panels above.
@@ -106,7 +110,8 @@ impl<'a> Page<'a> {
             }
         }
         let (colours, data) = (Colours::default(), Data::new(values));
-        Self { colours, data, anchors, panels: None, charts: 0, document }
+        let drawings = Drawings::default();
+        Self { colours, data, drawings, anchors, panels: None, charts: 0, document }
     }
 
     /// A link to a run or a point, if the page has it.
@@ -164,7 +169,7 @@ fn contents(document: &Document) -> Markup {
 
 fn page(document: &Document) -> io::Result<Markup> {
     let mut page = Page::new(document);
-    let sections = page.sections();
+    let sections = PreEscaped(compact::compact(&page.sections().into_string()));
     let has_series = !page.data.is_empty();
     let style = without_comments(&style(has_series));
     let script = without_comments(SCRIPT);
@@ -206,6 +211,9 @@ fn page(document: &Document) -> io::Result<Markup> {
                     // Its licence must be in copies of it.
                     (PreEscaped(format!("<!-- uPlot:\n{}\n-->", UPLOT_LICENCE.trim_end())))
                     script type="application/octet-stream;base64" id="uplot" { (data::deflated(UPLOT.as_bytes())?) }
+                }
+                @if page.drawings.is_packed() {
+                    script type="application/octet-stream;base64" id="drawings" { (page.drawings.packed()?) }
                 }
                 @if let Some(replay) = &document.replay {
                     (replay::element(replay)?)

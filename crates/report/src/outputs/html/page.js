@@ -1,6 +1,6 @@
 // What a page does beside being read: time series, hovering, keys, folded parts. Everything else is markup.
 'use strict';
-(() => {
+(async () => {
   const root = document.documentElement;
   const colour = name => getComputedStyle(root).getPropertyValue(name).trim();
   root.dataset.errors = '0';
@@ -30,6 +30,13 @@
     const packed = Uint8Array.from(atob(document.getElementById(id).textContent), letter => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
     return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  // Drawings beyond the first.
+  const places = document.querySelectorAll('[data-packed]');
+  if (places.length) {
+    const drawings = JSON.parse(new TextDecoder().decode(await inflated('drawings')));
+    for (const place of places) place.innerHTML = drawings[place.dataset.packed];
   }
 
   // Series over time: columns of numbers, byte by byte, deflated.
@@ -77,7 +84,7 @@
   // The last of panels that stand below one another has the labels of their time.
   function draw(place, chart, all, below) {
     const { values, series, bands } = rows(chart, all);
-    const figure = place.closest('figure'), readout = figure.querySelector('.readout');
+    const figure = place.closest('figure'), whole = figure.querySelector('.whole'), readout = figure.querySelector('.readout');
     const axis = { stroke: colour('--muted'), grid: { stroke: colour('--rule'), width: 1 }, ticks: { stroke: colour('--rule'), width: 1 }, font: '12px system-ui, sans-serif' };
     const height = !chart.panel ? 260 : (chart.end ? 150 : 92) + (below ? 0 : 58);
     const size = () => ({ width: Math.max(240, place.clientWidth), height: place.closest('dialog') ? Math.max(height, innerHeight - 200) : height });
@@ -91,12 +98,13 @@
         { ...axis, values: tick(chart.y), size: 76, space: chart.panel ? 20 : 30 },
       ],
       cursor: { drag: { x: true, y: false }, sync: chart.group ? { key: chart.group, setSeries: false } : undefined, points: { size: 6 } },
-      hooks: { setCursor: [at => {
+      hooks: { setScale: [(at, scale) => { if (scale === 'x') whole.hidden = !zoomed(at.scales.x.min, at.scales.x.max); }], setCursor: [at => {
         const row = at.cursor.idx;
         const told = row == null ? [] : at.series.slice(1).map((line, number) => line.show && at.data[number + 1][row] != null && line.label + ' ' + show(chart.y, at.data[number + 1][row])).filter(Boolean);
         readout.textContent = told.length ? show(chart.x, at.data[0][row]) + ': ' + told.join(', ') : '';
       }] },
     }, values, place);
+    whole.onclick = () => (chart.group ? uPlot.sync(chart.group).plots : [plot]).forEach(of => of.setData(of.data));
     figure.resized = () => plot.setSize(size());
     new ResizeObserver(figure.resized).observe(place);
     figure.onkeydown = event => {
@@ -147,9 +155,28 @@
   const tip = document.body.appendChild(document.createElement('div'));
   tip.className = 'tip';
   tip.hidden = true;
-  // Lists of runs lead to them too.
-  for (const link of document.querySelectorAll('svg a')) link.setAttribute('tabindex', -1);
   const told = new Map();
+  const element = (name, attributes, text = '') => {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', name);
+    for (const [of, value] of Object.entries(attributes)) made.setAttribute(of, value);
+    made.textContent = text;
+    return made;
+  };
+  // Every run of a curve as a dot that leads to it, under the means.
+  for (const group of document.querySelectorAll('svg [data-runs]')) {
+    const look = 'alone' in group.dataset ? { class: 'run', r: 6 } : { class: 'run beside', r: 3.5 };
+    const dots = group.dataset.runs.split('\n').map(run => {
+      const [cx, cy, figure, name, href = '#run-' + name] = run.split('\t'), dot = element('circle', { ...look, cx, cy });
+      told.set(dot, `run ${name}: ${figure}`);
+      if (!document.getElementById(href.slice(1))) return dot;
+      // Lists of runs lead to them too.
+      const link = element('a', { href, tabindex: -1 });
+      link.append(dot);
+      return link;
+    });
+    const line = group.querySelector('.line');
+    line ? line.after(...dots) : group.prepend(...dots);
+  }
   for (const title of document.querySelectorAll('svg title')) {
     told.set(title.parentNode, title.textContent);
     title.remove();
@@ -164,10 +191,9 @@
     return of ? of + ': ' + text : text;
   }
   // Lines of very many samples have no marks: the nearest sample is shown.
-  const spot = document.createElementNS('http://www.w3.org/2000/svg', 'circle');
-  spot.setAttribute('class', 'spot');
-  spot.setAttribute('r', 4);
-  const dense = new Map([...document.querySelectorAll('[data-told]')].map(path => [path, path.getAttribute('d').slice(1).split('L').map(place => place.split(' ').map(Number))]));
+  const spot = element('circle', { class: 'spot', r: 4 });
+  const corners = path => path.getAttribute('d').slice(1).split('L').map(place => place.split(' ').map(Number));
+  const dense = new Map([...document.querySelectorAll('[data-told]')].map(path => [path, corners(path)]));
   function nearest(event) {
     const svg = event.target.closest?.('svg.brief');
     spot.remove();
@@ -220,8 +246,7 @@
         f.rect.setAttribute('width', Math.max(0, width));
         const label = fit(f.name, width);
         if (!f.text && label) {
-          f.text = f.g.appendChild(document.createElementNS('http://www.w3.org/2000/svg', 'text'));
-          f.text.setAttribute('y', 12 - f.d);
+          f.text = f.g.appendChild(element('text', { y: 12 - f.d }));
         }
         f.text?.setAttribute('x', x + 3);
         if (f.text) f.text.textContent = label;
@@ -238,7 +263,13 @@
     button.type = 'button';
     button.className = 'enlarge';
     button.textContent = 'Enlarge';
-    figure.querySelector('figcaption').after(button);
+    // Shown while a part is.
+    const whole = document.createElement('button');
+    whole.type = 'button';
+    whole.className = 'whole';
+    whole.textContent = 'Show all';
+    whole.hidden = true;
+    figure.querySelector('figcaption').after(button, whole);
     button.onclick = () => {
       if (dialog.open) return dialog.close();
       gap.style.height = figure.offsetHeight + 'px';
@@ -260,6 +291,105 @@
     button.focus({ preventScroll: true });
     figure.resized?.();
   };
+
+  // Curves: a range that is dragged over is drawn alone, until a double click.
+  const short = of => String(+of.toPrecision(6));
+  // Round values between two, about as many.
+  const round = (from, to, number) => {
+    const least = (to - from) / number, power = 10 ** Math.floor(Math.log10(least));
+    const step = power * [1, 2, 5, 10].find(times => times * power >= least * (1 - 1e-9));
+    return Array.from({ length: Math.floor(to / step) - Math.ceil(from / step) + 1 }, (_, at) => (Math.ceil(from / step) + at) * step);
+  };
+  // Ticks of a part of an axis, with their places within it.
+  function ticks(described, [low, high], number) {
+    const [scale, ...figures] = described.split(' '), unit = figures.pop(), [first, last, divisor] = figures.map(Number);
+    const at = share => first + share * (last - first), from = at(low), to = at(high), within = value => (value - from) / (to - from);
+    if (scale === 'linear') return round(from / divisor, to / divisor, number).map(value => [within(value * divisor), short(value)]);
+    if (scale === 'tail') return [0, 1 - Math.log10(5), 1, 2, 3, 4, 5, 6, 7].filter(of => of >= from && of <= to).map(of => [within(of), short(100 - 100 * 10 ** -of)]);
+    const [least, most] = [Math.exp(from), Math.exp(to)], decades = Math.log10(most / least);
+    const powers = Array.from({ length: Math.ceil(decades) + 2 }, (_, of) => 10 ** (Math.floor(Math.log10(least)) + of));
+    const values = decades < 0.5 ? round(least, most, number) : powers.flatMap(power => (decades < 2.5 ? [1, 2, 5] : [1]).map(times => times * power));
+    return values.filter(value => value >= least && value <= most).map(value => [within(Math.log(value)), show(unit, value, short)]);
+  }
+  const letter = 7.2;
+  for (const [number, grid] of [...document.querySelectorAll('svg .grid[data-area]')].entries()) {
+    const svg = grid.closest('svg'), figure = svg.closest('figure');
+    const [left, top, right, bottom] = grid.dataset.area.split(' ').map(Number), width = right - left, height = bottom - top;
+    const whole = [...grid.children], kept = ['cx', 'cy', 'x', 'x1', 'x2', 'y', 'width', 'height', 'd'];
+    const marks = [...svg.querySelectorAll('[data-series] :is(path, circle, rect), .mark > *')].map(mark => [mark, Object.fromEntries(kept.filter(of => mark.hasAttribute(of)).map(of => [of, mark.getAttribute(of)]))]);
+    const clip = element('clipPath', { id: 'part-' + number });
+    clip.append(element('rect', { x: left - 7, y: 0, width: width + 14, height: bottom + 1 }));
+    svg.prepend(clip);
+    const groups = svg.querySelectorAll('[data-series], .mark'), button = figure.querySelector('.whole');
+    // The part between two places on the x axis; its height ends above what is drawn there.
+    function part(from, to) {
+      const is = from > left || to < right;
+      let highest = bottom;
+      if (is) for (const [mark, { cx, cy, x, y, d }] of marks) {
+        if (mark.closest('.off, .mark')) continue;
+        const own = cx ? [[+cx, +cy]] : x ? [[+x, +y]] : mark.matches('.line') ? [...d.matchAll(/[ML]([^ ]+) ([^MLHV]+)|H([^V]+)V([^MLHV]+)/g)].map(of => [+(of[1] ?? of[3]), +(of[2] ?? of[4])]) : [];
+        for (const [at, value] of own) if (at >= from && at <= to) highest = Math.min(highest, value);
+      }
+      if (!is || highest >= bottom - 1) highest = top;
+      else highest = Math.max(top, highest - 0.05 * (bottom - highest));
+      const toX = x => left + (x - from) / (to - from) * width, toY = y => bottom - (bottom - y) / (bottom - highest) * height;
+      for (const [mark, was] of marks) {
+        const y = mark.closest('.mark') ? of => +of : toY;
+        const set = (of, value) => was[of] !== undefined && mark.setAttribute(of, is ? value : was[of]);
+        for (const of of ['cx', 'x', 'x1', 'x2']) set(of, toX(was[of]));
+        for (const of of ['cy', 'y']) set(of, y(was[of]));
+        set('width', was.width * width / (to - from));
+        set('height', mark.closest('.mark') ? was.height : was.height * height / (bottom - highest));
+        set('d', was.d?.replace(/([MLHV])([^MLHVm]+)/g, (_, kind, at) => {
+          const [a, b] = at.split(' ').map(Number);
+          return kind + (kind === 'H' ? toX(a) : kind === 'V' ? y(a) : toX(a) + ' ' + y(b));
+        }));
+        if (dense.has(mark)) dense.set(mark, corners(mark));
+      }
+      groups.forEach(group => is ? group.setAttribute('clip-path', `url(#part-${number})`) : group.removeAttribute('clip-path'));
+      button.hidden = !is;
+      grid.replaceChildren(...whole);
+      if (!is) return;
+      const { x, y } = grid.dataset, old = whole.filter(of => of.matches('.tick'));
+      const across = ticks(y, [0, (bottom - highest) / height], 5).map(([at, text]) => [bottom - at * height, text]);
+      const along = x.startsWith('labels') ? old.map(tick => [+tick.querySelector('line').getAttribute('x1'), tick.querySelector('text').textContent]).filter(([at]) => at >= from && at <= to).map(([at, text]) => [toX(at), text])
+        : ticks(x, [(from - left) / width, (to - left) / width], 8).map(([at, text]) => [left + at * width, text]);
+      let last = -1e9;
+      grid.replaceChildren(...across.flatMap(([at, text]) => [element('line', { x1: left, x2: right, y1: at, y2: at }), element('text', { x: left + 4, y: at - 4 }, text)]),
+        ...along.filter(([at, text]) => at - last > letter * (text.length + 2) && (last = at)).flatMap(([at, text]) => [element('line', { x1: at, x2: at, y1: bottom, y2: bottom + 5 }), element('text', { x: at, y: bottom + 19, 'text-anchor': 'middle' }, text)]));
+    }
+    const chosen = element('rect', { class: 'chosen', y: top, height });
+    let shown = [left, right], begin, dragged = false;
+    const all = () => part(...shown = [left, right]);
+    const place = event => Math.min(right, Math.max(left, new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse()).x));
+    svg.addEventListener('pointerdown', event => {
+      dragged = false;
+      if (event.button || event.pointerType === 'touch') return;
+      begin = place(event);
+      event.preventDefault();
+    });
+    addEventListener('pointermove', event => {
+      if (begin === undefined) return;
+      const end = place(event);
+      chosen.setAttribute('x', Math.min(begin, end));
+      chosen.setAttribute('width', Math.abs(end - begin));
+      if (Math.abs(end - begin) > 4 && !chosen.parentNode) svg.append(chosen);
+    });
+    addEventListener('pointerup', event => {
+      if (begin === undefined) return;
+      const [low, high] = [begin, place(event)].sort((a, b) => a - b).map(at => shown[0] + (at - left) / width * (shown[1] - shown[0]));
+      begin = undefined;
+      dragged = !!chosen.parentNode;
+      chosen.remove();
+      // Nothing finer than what the drawing tells apart.
+      if (dragged && high - low > width / 2000) part(...shown = [low, high]);
+    });
+    // The link below the end of a drag is not meant.
+    svg.addEventListener('click', event => { if (dragged) event.preventDefault(); }, true);
+    svg.addEventListener('dragstart', event => event.preventDefault());
+    svg.addEventListener('dblclick', all);
+    button.onclick = all;
+  }
 
   // A link into a folded part opens it; on paper all parts are open.
   const reveal = () => {

@@ -18,7 +18,9 @@ const FINDINGS: usize = 2_000;
 /// Why a page cannot be run again.
 #[derive(Debug, thiserror::Error)]
 pub enum NoReplay {
-    #[error("the page holds no plan: it is not a page of a study, or was made by an older version")]
+    #[error(
+        "the page holds no plan (its \"Method\" says why), is no page of wirecost, or was made by an older version"
+    )]
     None,
     #[error("the plan of the page is larger than {} MiB", LARGEST >> 20)]
     TooLarge,

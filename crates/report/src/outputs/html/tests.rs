@@ -110,9 +110,9 @@ fn the_policy_has_the_hashes_of_what_the_page_holds() {
 fn links_lead_to_what_is_there() {
     let page = written(&hostile());
     let mut found = 0;
-    for link in page.split("href=\"#").skip(1) {
-        let target = link.split('"').next().unwrap();
-        assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+    for link in page.split("href=#").skip(1) {
+        let target = link.split([' ', '>']).next().unwrap();
+        assert!(page.contains(&format!("id={target}>")), "{target}");
         found += 1;
     }
     assert!(found >= 3, "{found} links");
@@ -121,10 +121,10 @@ fn links_lead_to_what_is_there() {
 #[test]
 fn each_chart_has_its_table() {
     let page = written(&hostile());
-    assert_eq!(page.matches("<figure class=\"chart\"").count(), 7);
+    assert_eq!(page.matches("<figure class=chart ").count(), 7);
     assert_eq!(page.matches("<figure class=\"chart panel\"").count(), 1);
     assert_eq!(page.matches("<figure class=\"chart flame\"").count(), 2);
-    assert_eq!(page.matches("<details class=\"table\">").count(), 10);
+    assert_eq!(page.matches("<details class=table>").count(), 10);
 }
 
 #[test]

@@ -103,6 +103,27 @@ impl<'a> Placed<'a> {
         scaled_unit(self.axis.unit, most)
     }
 
+    /// The axis for the script, which draws parts of it: how values lie on it, those at both ends, by what
+    /// ticks are divided, and their unit.
+    pub(super) fn data(&self) -> String {
+        let scale = match self.axis.scale {
+            // They have ticks of their own.
+            _ if !self.axis.labels.is_empty() => "labels",
+            AxisScale::Names => "labels",
+            AxisScale::Logarithmic => "logarithmic",
+            AxisScale::Tail => "tail",
+            AxisScale::Linear => "linear",
+        };
+        let unit = serde_json::to_value(self.axis.unit).unwrap_or_default();
+        let unit = unit.as_str().unwrap_or_default();
+        format!("{scale} {:.6} {:.6} {} {unit}", self.from, self.to, self.unit().0)
+    }
+
+    /// Whether its ticks are labels, in place of round numbers.
+    pub(super) fn is_labelled(&self) -> bool {
+        !self.axis.labels.is_empty()
+    }
+
     /// About as many ticks.
     pub(super) fn ticks(&self, number: usize) -> Vec<Tick> {
         let ticks = match self.axis.scale {

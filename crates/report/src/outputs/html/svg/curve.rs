@@ -3,14 +3,20 @@
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
-use wirecost_model::document::{AxisScale, Chart, ChartKind, Sample, Series, SeriesRole};
+use wirecost_model::document::{
+    AxisScale, Chart, ChartKind, RunSample, Sample, Series, SeriesRole,
+};
 
-use super::axis::{Placed, apart};
-use super::{Colours, HEIGHT, LETTER, WIDTH, class, looks, picture, short};
+use super::axis::{Placed, Tick, apart};
+use super::{Colours, HEIGHT, LETTER, WIDTH, class, fitting, looks, picture, short};
 
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 44.0;
 const RIGHT: f64 = 14.0;
+/// Names that do not fit beside one another stand at this angle, in degrees.
+const SLANT: f64 = -32.0;
+/// Most room for them, in pixels along the text.
+const NAME: f64 = 235.0;
 /// Samples of a curve beyond which they have no dots.
 const DENSE: usize = 40;
 
@@ -33,25 +39,55 @@ pub(super) fn draw(
     let y_ticks = y.ticks(5);
     let widest = y_ticks.iter().map(|tick| tick.text.chars().count()).max().unwrap_or(1);
     let left = 16.0 + LETTER * widest as f64;
-    let x_values = samples().map(|of| of.x).chain(runs().map(|run| run.x));
-    let x = Placed::new(&chart.x, x_values, (left, WIDTH - RIGHT), false);
+    let x_values: Vec<f64> = samples().map(|of| of.x).chain(runs().map(|run| run.x)).collect();
+    let placed =
+        |left| Placed::new(&chart.x, x_values.iter().copied(), (left, WIDTH - RIGHT), false);
+    let slant = Slant::of(chart, &placed(left));
+    let left = slant.map_or(left, |slant| left.max(slant.before));
+    let x = placed(left);
     let number = chart.series.len();
     let looks = looks(chart, colours);
+    let below = slant.map_or(0.0, |slant| slant.below);
     let content = html! {
-        (grid(&x, &y, left))
+        (grid(&x, &y, left, slant))
         (marks(chart, &x))
         @for (place, series) in chart.series.iter().enumerate() {
             @let drawing = Drawing { chart, series, x: &x, y: &y, shift: shift(chart, place, number, x.step()) };
-            g class=(class(looks[place])) data-series=(series.name) {
+            g class=(class(looks[place])) data-series=(series.name) data-runs=[drawing.runs(anchor)]
+                data-alone[drawing.is_run_alone()] {
                 @match chart.kind {
                     ChartKind::Histogram => (drawing.bars()),
                     ChartKind::Steps => path class="line" d=(drawing.steps()) {},
-                    _ => (drawing.curve(anchor)),
+                    _ => (drawing.curve()),
                 }
             }
         }
     };
-    picture(chart, WIDTH, TOP + HEIGHT + BOTTOM, &content)
+    picture(chart, WIDTH, TOP + HEIGHT + BOTTOM + below, &content)
+}
+
+/// Names at an angle, where they do not fit beside one another.
+#[derive(Debug, Clone, Copy)]
+struct Slant {
+    /// Room for the first name before the area, in pixels.
+    before: f64,
+    /// More room below the area, in pixels.
+    below: f64,
+}
+
+impl Slant {
+    fn of(chart: &Chart, x: &Placed<'_>) -> Option<Self> {
+        let names = x.ticks(8);
+        if chart.x.scale != AxisScale::Names || apart(names.clone()).len() == names.len() {
+            return None;
+        }
+        let length = |name: &Tick| (LETTER * name.text.chars().count() as f64).min(NAME);
+        let (sine, cosine) = (-SLANT).to_radians().sin_cos();
+        Some(Self {
+            before: (names.first().map_or(0.0, length) + LETTER) * cosine - x.step() / 2.2,
+            below: names.iter().map(length).fold(0.0, f64::max) * sine,
+        })
+    }
 }
 
 /// Series over names stand side by side.
@@ -64,22 +100,42 @@ fn shift(chart: &Chart, place: usize, number: usize, step: f64) -> f64 {
     }
 }
 
-fn grid(x: &Placed<'_>, y: &Placed<'_>, left: f64) -> Markup {
+/// The script draws parts of the area again, by what is said of it here.
+fn grid(x: &Placed<'_>, y: &Placed<'_>, left: f64, slant: Option<Slant>) -> Markup {
     let bottom = TOP + HEIGHT;
+    let area = format!("{} {TOP} {} {bottom}", short(left), short(WIDTH - RIGHT));
+    let below = slant.map_or(0.0, |slant| slant.below);
+    let ticks = x.ticks(8);
+    let shown = if slant.is_some() { ticks.clone() } else { apart(ticks.clone()) };
+    // Labels without room are shown in parts of the area.
+    let ticks = if x.is_labelled() { ticks } else { shown.clone() };
     html! {
-        g class="grid" {
+        g class="grid" data-area=(area) data-x=(x.data()) data-y=(y.data()) {
             @for tick in y.ticks(5) {
                 line x1=(short(left)) x2=(short(WIDTH - RIGHT)) y1=(short(tick.place)) y2=(short(tick.place)) {}
                 text x=(short(left - 7.0)) y=(short(tick.place + 4.0)) text-anchor="end" { (tick.text) }
             }
-            @for tick in apart(x.ticks(8)) {
-                line class="tick" x1=(short(tick.place)) x2=(short(tick.place)) y1=(short(bottom)) y2=(short(bottom + 5.0)) {}
-                text x=(short(tick.place)) y=(short(bottom + 19.0)) text-anchor="middle" { (tick.text) }
+            @for tick in ticks {
+                @let place = short(tick.place);
+                g class={ "tick" @if !shown.contains(&tick) { " spare" } } {
+                    line x1=(place) x2=(place) y1=(short(bottom)) y2=(short(bottom + 5.0)) {}
+                    @match slant {
+                        Some(_) => {
+                            @let turned = format!("rotate({SLANT} {place} {})", short(bottom + 15.0));
+                            text x=(place) y=(short(bottom + 15.0)) text-anchor="end" transform=(turned) {
+                                (fitting(&tick.text, NAME))
+                            }
+                        }
+                        None => text x=(place) y=(short(bottom + 19.0)) text-anchor="middle" { (tick.text) },
+                    }
+                }
             }
         }
         line class="base" x1=(short(left)) x2=(short(WIDTH - RIGHT)) y1=(short(bottom)) y2=(short(bottom)) {}
         text class="axis" x="0" y="12" { (y.title()) }
-        text class="axis" x=(short(WIDTH - RIGHT)) y=(short(bottom + 38.0)) text-anchor="end" { (x.title()) }
+        text class="axis" x=(short(WIDTH - RIGHT)) y=(short(bottom + 38.0 + below)) text-anchor="end" {
+            (x.title())
+        }
     }
 }
 
@@ -138,7 +194,7 @@ impl Drawing<'_> {
         path
     }
 
-    fn curve(&self, anchor: &dyn Fn(&str) -> Option<String>) -> Markup {
+    fn curve(&self) -> Markup {
         if self.series.role == SeriesRole::Fit {
             return html! { path class="line fit" d=(self.line()) {} };
         }
@@ -151,13 +207,11 @@ impl Drawing<'_> {
             let told = told.collect::<Vec<_>>().join("|");
             return html! {
                 path class="line" d=(self.line()) data-axis=(x.title) data-told=(told) {}
-                (self.runs(anchor))
                 (self.intervals())
             };
         }
         html! {
             @if is_joined { path class="line" d=(self.line()) {} }
-            (self.runs(anchor))
             (self.intervals())
             @for sample in &self.series.samples {
                 @let (x, y) = self.place(sample);
@@ -191,31 +245,31 @@ impl Drawing<'_> {
         let mut path =
             format!("M{} {}V{}", short(x), short(self.y.at(low)), short(self.y.at(high)));
         for end in [low, high].into_iter().filter(|end| self.y.contains(*end)) {
-            let _ = write!(path, "M{} {}h7", short(x - 3.5), short(self.y.at(end)));
+            let _ = write!(path, "M{} {}m-3.5 0h7", short(x), short(self.y.at(end)));
         }
         path
     }
 
-    /// Every run as a dot that leads to it.
-    fn runs(&self, anchor: &dyn Fn(&str) -> Option<String>) -> Markup {
-        // The only run of a point is its mean.
-        let alone = self.series.runs.len() <= self.series.samples.len();
-        html! {
-            @for run in self.series.runs.iter() {
-                @let (x, y) = self.place(&Sample { x: run.x, y: run.y });
-                // Beside the interval.
-                @let x = if alone { x } else { x + 7.0 };
-                @let dot = html! {
-                    circle class="run" cx=(short(x)) cy=(short(y)) r=(if alone { "6" } else { "3.5" }) {
-                        title { "run " (run.run) ": " (self.chart.y.show(run.y)) }
-                    }
-                };
-                @match anchor(&run.run) {
-                    Some(anchor) => a href=(anchor) { (dot) },
-                    None => (dot),
-                }
+    /// Every run for the script, which draws it as a dot that leads to it: place, figure, name, and the link
+    /// where it is not that of the name.
+    fn runs(&self, anchor: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+        let line = |run: &RunSample| {
+            let (x, y) = self.place(&Sample { x: run.x, y: run.y });
+            let name = run.run.replace(['\t', '\n'], " ");
+            let mut line =
+                format!("{}\t{}\t{}\t{name}", short(x), short(y), self.chart.y.show(run.y));
+            if let Some(link) = anchor(&run.run).filter(|link| *link != format!("#run-{name}")) {
+                let _ = write!(line, "\t{link}");
             }
-        }
+            line
+        };
+        let lines: Vec<String> = self.series.runs.iter().map(line).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// The only run of a point is its mean: there is no room for it beside that.
+    fn is_run_alone(&self) -> bool {
+        self.series.runs.len() <= self.series.samples.len()
     }
 
     /// Bars from each sample to the next.
