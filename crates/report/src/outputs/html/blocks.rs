@@ -7,12 +7,15 @@ use wirecost_model::document::{
     Align, Block, Cell, Column, Emphasis, Figure, Finding, ListedRun, Message, RunList, Section,
     Table,
 };
+use wirecost_model::metric::Unit;
 use wirecost_model::status::Status;
 use wirecost_model::units::counted;
 
 use super::super::notes::Notes;
 use super::{Page, anchor};
 
+/// Of more findings that differ by their points alone, the first is shown and the others are folded.
+const ALIKE: usize = 2;
 /// Points of a finding that are listed.
 const POINTS: usize = 24;
 
@@ -20,21 +23,34 @@ impl Page<'_> {
     pub(super) fn blocks(&mut self, section: &Section) -> Markup {
         let mut notes = Notes::default();
         html! {
-            @for block in &section.blocks {
-                @match block {
-                    Block::Table(table) => (self.table(table, &mut notes)),
-                    Block::Text(text) => p { (text) },
-                    Block::Figures(figures) => (self::figures(figures, &mut notes)),
-                    Block::Chart(chart) => (self.chart(chart)),
-                    Block::Note(text) => p.note { (text) },
-                    Block::Message(message) => (self::message(message)),
-                    Block::Finding(finding) => (self.finding(finding)),
-                    Block::Flame(flame) => (self.flame(flame)),
-                    Block::FlameDifference(of) => (self.flame_difference(of)),
-                    Block::Runs(list) => (self.runs(list, &mut notes)),
+            @for group in section.blocks.chunk_by(are_alike) {
+                @let (shown, folded) = group.split_at(if group.len() > ALIKE { 1 } else { group.len() });
+                @for block in shown { (self.block(block, &mut notes)) }
+                @if !folded.is_empty() {
+                    div.alike {
+                        details {
+                            summary { (folded.len()) " more such findings, at other points" }
+                            @for block in folded { (self.block(block, &mut notes)) }
+                        }
+                    }
                 }
             }
             (reasons(&notes))
+        }
+    }
+
+    fn block(&mut self, block: &Block, notes: &mut Notes) -> Markup {
+        match block {
+            Block::Table(table) => self.table(table, notes),
+            Block::Text(text) => html! { p { (text) } },
+            Block::Figures(figures) => self::figures(figures, notes),
+            Block::Chart(chart) => self.chart(chart),
+            Block::Note(text) => html! { p.note { (text) } },
+            Block::Message(message) => self::message(message),
+            Block::Finding(finding) => self.finding(finding),
+            Block::Flame(flame) => self.flame(flame),
+            Block::FlameDifference(of) => self.flame_difference(of),
+            Block::Runs(list) => self.runs(list, notes),
         }
     }
 
@@ -217,6 +233,18 @@ fn sentence(text: &str) -> String {
         letters.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("{begin}{}{end}", letters.as_str())
+}
+
+/// Whether two findings say the same of other points: the same metric, along the same axis, in the same direction.
+fn are_alike(a: &Block, b: &Block) -> bool {
+    let (Block::Finding(a), Block::Finding(b)) = (a, b) else { return false };
+    let rises = |finding: &Finding| {
+        let effect = finding.effect.as_ref()?;
+        Some(effect.value >= if effect.unit == Unit::Ratio { 1.0 } else { 0.0 })
+    };
+    (&a.kind, &a.metric, &a.axis) == (&b.kind, &b.metric, &b.axis)
+        && a.metric.is_some()
+        && rises(a) == rises(b)
 }
 
 /// Strength, p and interval of a finding, without its evidence.

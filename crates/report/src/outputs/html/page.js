@@ -406,7 +406,7 @@
   };
   addEventListener('hashchange', reveal);
   reveal();
-  addEventListener('beforeprint', () => document.querySelectorAll('section > details').forEach(part => { part.open = true; }));
+  addEventListener('beforeprint', () => document.querySelectorAll('section > details, .alike > details').forEach(part => { part.open = true; }));
 
   // For tests, and for who looks: how many charts are drawn.
   drawAll().then(() => {

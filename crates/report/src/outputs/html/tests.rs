@@ -1,6 +1,6 @@
 use wirecost_model::document::{
-    Axis, Cell, Chart, ChartKind, Column, Flame, FlameDifference, ListedRun, RunList, RunSample,
-    Sample, Series, Table,
+    Axis, Cell, Chart, ChartKind, Column, Finding, Flame, FlameDifference, ListedRun, RunList,
+    RunSample, Sample, Series, Table,
 };
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::FoldedStacks;
@@ -125,6 +125,36 @@ fn each_chart_has_its_table() {
     assert_eq!(page.matches("<figure class=\"chart panel\"").count(), 1);
     assert_eq!(page.matches("<figure class=\"chart flame\"").count(), 2);
     assert_eq!(page.matches("<details class=table>").count(), 10);
+}
+
+#[test]
+fn findings_that_differ_by_their_points_alone_are_folded() {
+    let page = |metrics: &[&str]| {
+        let mut document = Document::new("title");
+        let mut section = Section::named("findings", "Findings");
+        for (number, metric) in metrics.iter().enumerate() {
+            section.finding(Finding {
+                kind: "packets".to_owned(),
+                metric: Some((*metric).to_owned()),
+                axis: Some("size".to_owned()),
+                at: Vec::new(),
+                sentence: format!("Sentence {number}."),
+                effect: None,
+                p_value: None,
+                strength: None,
+                evidence: Vec::new(),
+                points: Vec::new(),
+            });
+        }
+        document.sections.push(section);
+        written(&document)
+    };
+    let folded = page(&["a", "a", "a", "b", "b"]);
+    assert_eq!(folded.matches("2 more such findings, at other points").count(), 1);
+    let (shown, rest) = folded.split_once("more such findings").unwrap();
+    assert!(shown.contains("Sentence 0") && !shown.contains("Sentence 1"), "{shown}");
+    assert!(rest.contains("Sentence 2") && rest.contains("Sentence 4"), "{rest}");
+    assert!(!page(&["a", "b", "a", "b"]).contains("more such findings"));
 }
 
 #[test]
