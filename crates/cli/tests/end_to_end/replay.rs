@@ -98,7 +98,10 @@ fn the_page_of_a_single_run_is_run_again() {
     let (profile, record, page) = (path("own.toml"), path("record"), path("page.html"));
     let run = Program::new(["run", &profile, "--var", "size=1k", "--duration", "300ms"])
         .args(["--ramp", "100ms", "--observe", "none", "--tune", "tcp_sack=1", "--seed", "7"])
-        .args(["--lab", "--rate", "50mbit", "--out", &record, "--html", &page, "--quiet"])
+        .args([
+            "--lab", "--rate", "50mbit", "--rtt", "2ms", "--out", &record, "--html", &page,
+            "--quiet",
+        ])
         .finish();
     assert!([0, 4].contains(&run.code), "{run}");
     let of_run = plan(&fs::read_to_string(&page).unwrap());

@@ -160,7 +160,7 @@ fn functions_are_compared_by_cycles_per_kbyte() {
     let html = written(&document, "html");
     // What B lacks has no width, and is in the table.
     assert!(!html.contains("<title>gone_[k]") && html.contains("<title>copy_[k]"));
-    assert!(html.contains("<td>gone</td>") && html.contains("only in A"));
+    assert!(html.contains("<td>gone<") && html.contains("only in A"));
     assert!(html.contains("copy_[k]: A 1,200, B 2,250: +1,050 cycles/KByte"), "{html}");
 }
 
@@ -219,7 +219,7 @@ fn a_record_without_a_path_is_hidden_where_it_is_named() {
     page::redact(&mut document, &names);
     assert!(document.title.contains("compared with path-1 (A)"), "{}", document.title);
     let html = written(&document, "html");
-    assert!(!html.contains(">point<") || html.contains("<th scope=\"col\">point</th>"));
+    assert!(!html.contains(">point<") || html.contains("<th scope=col>point<"));
     assert!(html.contains("1 of 2 points"), "a word was taken for the record");
 }
 

@@ -53,6 +53,8 @@ fn without_quotes(tag: &str, out: &mut String) {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "#._-:,%()".contains(letter);
     for (number, part) in tag.split('"').enumerate() {
         match number % 2 {
+            // A slash would be part of the value before it.
+            0 if part == "/>" && !out.ends_with('"') => out.push_str(" />"),
             0 => out.push_str(part),
             _ if !part.is_empty() && part.chars().all(is_plain) => out.push_str(part),
             _ => {
@@ -92,6 +94,15 @@ mod tests {
             "<a href=#run-1 title=\"\" aria-label=\"x=&quot;&lt;y&gt;&quot;\">=&quot;z&quot;</a>\
              <input value=\"a/b\" disabled>"
         );
+    }
+
+    #[test]
+    fn what_closes_itself_keeps_its_values() {
+        let markup =
+            "<rect width=\"3\" fill=\"hsl(2,8%,6%)\"/><rect d=\"a b\"/><rect x=\"1\" /><br/>";
+        let made = "<rect width=3 fill=hsl(2,8%,6%) /><rect d=\"a b\"/><rect x=1 /><br/>";
+        assert_eq!(compact(markup), made);
+        assert_eq!(compact(made), made);
     }
 
     #[test]

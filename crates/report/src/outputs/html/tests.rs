@@ -115,7 +115,15 @@ fn links_lead_to_what_is_there() {
         assert!(page.contains(&format!("id={target}>")), "{target}");
         found += 1;
     }
-    assert!(found >= 3, "{found} links");
+    assert!(found >= 1, "{found} links");
+    // Those of runs in charts are made by the script: each names its target.
+    let links: Vec<&str> = page.split("data-runs=\"").skip(1).collect();
+    assert!(!links.is_empty());
+    for link in links {
+        let target = link.split('"').next().unwrap().rsplit('\t').next().unwrap();
+        let target = target.strip_prefix('#').expect("no link of its own");
+        assert!(page.contains(&format!("id={target}>")), "{target}");
+    }
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn a_page_without_series_has_no_library() {
     section.text("nothing over time");
     document.sections.push(section);
     let page = written(&document);
-    assert!(!page.contains("uPlot:") && page.len() < 30_000, "{} bytes", page.len());
+    assert!(!page.contains("uPlot:") && page.len() < 40_000, "{} bytes", page.len());
 }
 
 #[test]
