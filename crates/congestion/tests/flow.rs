@@ -1,9 +1,8 @@
 //! BIC in a real flow with losses, against the model: as a BPF program, and as the kernel's module.
 #![cfg(test)]
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +10,28 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, Object, ObjectBuilder};
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
-use wirecost_congestion::bic::model::{LOW_WINDOW, replay};
+use wirecost_congestion::bic::model::{Agreement, LOW_WINDOW, Mechanism, Replay, replay};
 use wirecost_congestion::bic::trace::{self, Call, Event};
 use wirecost_congestion::bic::{self, Traced};
 use wirecost_congestion::names;
-use wirecost_lab::{Lab, LabSpec};
-use wirecost_linux::netns::NetNs;
+use wirecost_linux::ethtool::Ethtool;
+use wirecost_linux::link::Links;
+use wirecost_linux::netns::{NetNs, NetNsGuard};
 use wirecost_linux::privilege::{skip, skip_without_namespaces, skip_without_tracing};
+use wirecost_linux::rate_limit::RateLimit;
+use wirecost_linux::sysctl;
 
-const LOSS: u32 = 4;
-const BUFFER: usize = 4 << 20;
+/// Each of them must be in a trace. Whether the window ever is no limit is up to the machine.
+fn mechanisms() -> impl Iterator<Item = Mechanism> {
+    Mechanism::ALL.into_iter().filter(|mechanism| *mechanism != Mechanism::NotLimited)
+}
+
+/// The queue holds 413 segments: a loss that leaves 0.8 of that is further from the maximum than the 64 segments from which
+/// on the window grows by Smax.
+const LIMIT: RateLimit =
+    RateLimit { bits_per_second: 100_000_000, burst_bytes: 25_000, queue_bytes: 625_000 };
+/// More than the queue, so that the congestion window is what limits.
+const BUFFERS: &str = "4096 4194304 4194304";
 /// Far more than any of it takes on a busy machine: seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -73,15 +84,62 @@ impl Trace for KernelTrace {
     }
 }
 
+/// Two hosts and a router between them, with a queue before the second. A bridge would not do: the socket owns a packet
+/// until a host has received it, and TCP lets few of its own wait on this machine (`tcp_small_queue_check`,
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_output.c>), so the window would limit nothing.
+struct Hosts {
+    a: NetNs,
+    router: NetNs,
+    b: NetNs,
+    _guards: [NetNsGuard; 3],
+}
+
+/// Address of the second host.
+const TO: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
+
+impl Hosts {
+    fn up() -> Self {
+        let process = std::process::id();
+        let names = ["a", "r", "b"].map(|host| format!("wirecost-test-{process}-bic-{host}"));
+        let guards = names.each_ref().map(|name| NetNsGuard::new(NetNs::create(name).unwrap()));
+        let [a, router, b] = names.each_ref().map(|name| NetNs::open(name).unwrap());
+        let between = Links::of(&router).unwrap();
+        for (host, device, net) in [(&a, "a", 0), (&b, "b", 1)] {
+            let links = Links::of(host).unwrap();
+            links.add_veth("eth0", device, &router).unwrap();
+            for (links, device, last) in [(&between, device, 1), (&links, "eth0", 2)] {
+                links.add_address(device, Ipv4Addr::new(198, 18, net, last).into(), 24).unwrap();
+                links.up(device).unwrap();
+            }
+            let gateway = Ipv4Addr::new(198, 18, net, 1).to_string();
+            ip(host, &["route", "add", "default", "via", &gateway]);
+            host.run(prepare).unwrap();
+        }
+        between.limit_rate("b", LIMIT).unwrap();
+        router.run(|| sysctl::write("net.ipv4.ip_forward", "1").unwrap()).unwrap();
+        Self { a, router, b, _guards: guards }
+    }
+}
+
+fn ip(namespace: &NetNs, arguments: &[&str]) {
+    let done = namespace.run(|| Command::new("ip").args(arguments).status());
+    assert!(done.unwrap().unwrap().success(), "ip {arguments:?}");
+}
+
+/// Without what merges segments: with few acknowledgements, several mechanisms would come to the same growth.
+fn prepare() {
+    for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
+        sysctl::write(name, BUFFERS).unwrap();
+    }
+    let ethtool = Ethtool::open().unwrap();
+    for feature in ["tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro"] {
+        ethtool.set_feature("eth0", feature, false).unwrap();
+    }
+}
+
 /// A connection from the first host to the second, whose sender has this congestion control.
 fn connect(a: &NetNs, b: &NetNs, to: SocketAddr, name: &str) -> (TcpStream, TcpStream) {
-    let socket = || {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
-        // So that the congestion window is what limits.
-        socket.set_recv_buffer_size(BUFFER).unwrap();
-        socket.set_send_buffer_size(BUFFER).unwrap();
-        socket
-    };
+    let socket = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
     let listener: TcpListener = b
         .run(|| {
             let listener = socket();
@@ -100,7 +158,6 @@ fn connect(a: &NetNs, b: &NetNs, to: SocketAddr, name: &str) -> (TcpStream, TcpS
         })
         .unwrap();
     let (server, _) = listener.accept().unwrap();
-    lose_one_of(&server, 400);
     (client, server)
 }
 
@@ -128,15 +185,16 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// All events of a flow that loses packets, and its path once.
+/// All events of a flow: over a queue that overflows, over a path that is gone for a time, and over one that loses much.
 fn record(trace: &dyn Trace) -> (Vec<Event>, u64) {
-    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
-    let [a, b] = [0, 1].map(|host: usize| lab.hosts()[host].open().unwrap());
-    let to = SocketAddr::new(lab.hosts()[1].ipv4.into(), 0);
+    let Hosts { a, router, b, _guards } = Hosts::up();
+    let to = SocketAddr::new(TO.into(), 0);
     let (mut client, mut server) = connect(&a, &b, to, trace.name());
+    let lossy = server.try_clone().unwrap();
     client.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
     let ends = AtomicBool::new(false);
     let (mut events, mut lost) = (Vec::new(), 0);
+    let mut replay = Replay::new(bic::jiffies_per_second());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let data = vec![0u8; 1 << 17];
@@ -156,37 +214,60 @@ fn record(trace: &dyn Trace) -> (Vec<Event>, u64) {
         });
         // Also when this thread panics: the others wait for it.
         let _end = EndOnDrop(&ends);
-        let set = |state: &str| {
-            let done = b.run(|| Command::new("ip").args(["link", "set", "eth0", state]).status());
-            assert!(done.unwrap().unwrap().success());
-        };
-        let count =
-            |events: &[Event], call| events.iter().filter(|e| e.call() == Some(call)).count();
+        let set = |state: &str| ip(&router, &["link", "set", "dev", "b", state]);
         // A flow that has ended, or a writer that has, would be waited for without end.
-        let mut read = |what: &str, until: &dyn Fn(&[Event]) -> bool| {
+        let mut read = |what: &str, is_there: &dyn Fn(&Agreement) -> bool| {
             let began = Instant::now();
-            while !until(&events) {
-                let calls: BTreeMap<_, usize> =
-                    events.iter().fold(BTreeMap::new(), |mut all, e| {
-                        *all.entry(e.call()).or_default() += 1;
-                        all
-                    });
-                assert!(began.elapsed() < PATIENCE, "no {what}: {calls:?}, and {lost} lost");
+            while !is_there(replay.agreement()) {
+                let agreement = replay.agreement();
+                assert!(began.elapsed() < PATIENCE, "no {what}: {agreement:?}, {lost} lost");
                 let (more, gone) = trace.events();
+                for event in &more {
+                    replay.add(event).unwrap_or_else(|it| panic!("{it}, {gone} lost"));
+                }
                 events.extend(more);
                 lost = gone;
                 std::thread::sleep(Duration::from_millis(5));
             }
+            replay.agreement().clone()
         };
-        read("20 losses", &|events| count(events, Call::Ssthresh) >= 20);
-        set("down");
-        let in_loss =
-            |event: &Event| event.call() == Some(Call::SetState) && event.argument == LOSS;
-        read("timeout", &|events| events.iter().any(in_loss));
-        set("up");
-        read("growth after the timeout", &|events| {
-            let after = events.iter().rposition(in_loss).unwrap_or(0);
-            count(&events[after..], Call::CongAvoid) > 500
+        const RARELY: u32 = 40_000;
+        lose_one_of(&lossy, RARELY);
+        read("growth to the queue's end", &|now| {
+            let wanted = [
+                Mechanism::SlowStart,
+                Mechanism::AdditiveIncrease,
+                Mechanism::BinarySearch,
+                Mechanism::SmallestStep,
+                Mechanism::SlowProbing,
+                Mechanism::MaxProbing,
+                Mechanism::NewMaximum,
+                Mechanism::Decrease,
+            ];
+            wanted.into_iter().all(|mechanism| now.decided_by(mechanism) > 0)
+        });
+        // Many losses lower the maximum, which the window then passes by far.
+        lose_one_of(&lossy, 500);
+        read("fast convergence", &|now| now.decided_by(Mechanism::FastConvergence) >= 5);
+        lose_one_of(&lossy, RARELY);
+        read("fast probing", &|now| now.decided_by(Mechanism::FastProbing) > 0);
+        // A loss before the threshold makes a maximum: then the path is gone once more.
+        let losses = |of: &Agreement| of.decided_by(Mechanism::Decrease);
+        loop {
+            let before = read("anything", &|_| true).decided_by(Mechanism::Timeout);
+            set("down");
+            let gone = read("timeout", &|now| now.decided_by(Mechanism::Timeout) > before);
+            set("up");
+            let has_grown = |now: &Agreement| now.decided_by(Mechanism::NoMaximum) > 0;
+            let is_decided = |now: &Agreement| has_grown(now) || losses(now) > losses(&gone);
+            if has_grown(&read("growth after the timeout", &is_decided)) {
+                break;
+            }
+        }
+        lose_one_of(&lossy, 15);
+        read("small windows", &|now| {
+            let wanted = [Mechanism::LowWindow, Mechanism::LowWindowDecrease];
+            wanted.into_iter().all(|mechanism| now.decided_by(mechanism) > 0)
         });
     });
     (events, lost)
@@ -204,6 +285,8 @@ fn agrees(trace: &dyn Trace) {
     for call in [Call::CongAvoid, Call::Ssthresh, Call::SetState, Call::PktsAcked] {
         assert!(agreement.calls[&call] >= 4, "{agreement:?}");
     }
+    let absent: Vec<_> = mechanisms().filter(|it| agreement.decided_by(*it) == 0).collect();
+    assert!(absent.is_empty(), "{absent:?} in no call: {agreement:?}");
     // Beyond the window up to which BIC is Reno.
     let losses = events.iter().filter(|e| e.call() == Some(Call::Ssthresh));
     let largest = losses.map(|loss| loss.before.cwnd).max().unwrap();
@@ -238,7 +321,7 @@ fn the_trace_of_the_kernels_own_bic_agrees_with_the_model() {
     let directory = tempfile::tempdir().unwrap();
     let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/vm");
     let mut command = Command::new(vm);
-    command.arg(directory.path()).args(["tcp_bic,veth", "env", &format!("{IN_GUEST}=1")]);
+    command.arg(directory.path()).args(["tcp_bic,veth,sch_tbf", "env", &format!("{IN_GUEST}=1")]);
     command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let done = command.output().unwrap();
     if done.status.code() == Some(LACKS) {

@@ -1,6 +1,7 @@
 //! Labs on this machine's kernel. Names are unique, so the tests run beside each other and beside
 //! labs that are in use.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -12,8 +13,13 @@ use wirecost_linux::netns::{self, NetNs};
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_linux::thread::allowed_cpus;
 use wirecost_linux::{facts, rps, sysctl};
+use wirecost_model::link::netem::{Backend, BackendChoice};
+use wirecost_model::link::{LinkSpec, Topology};
 
-use crate::{DEFAULT_NAME, Lab, LabError, LabHost, LabSpec, Lifetime, down, remove_stale, status};
+use crate::{
+    DEFAULT_NAME, EmulatedLinks, Lab, LabError, LabHost, LabSpec, Lifetime, down, remove_stale,
+    status,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -327,5 +333,40 @@ fn labs_with_invalid_parameters_are_refused() {
     for name in ["", "-x", "a/b", "a b"] {
         let error = Lab::up(&LabSpec::persistent(name, 2)).unwrap_err();
         assert!(matches!(error, LabError::BadName { .. }));
+    }
+}
+
+#[test]
+fn a_lab_whose_emulator_does_not_start_is_refused_and_leaves_nothing() {
+    if skip_without_namespaces("a_lab_whose_emulator_does_not_start_is_refused_and_leaves_nothing")
+    {
+        return;
+    }
+    // One that is not there, and one that ends at once.
+    for (number, program) in ["/nonexistent/emulator", "false"].into_iter().enumerate() {
+        let mut spec = stay(&format!("no-emulator-{number}"));
+        spec.emulated = Some(emulated(Topology::Pair, &[program.into()]));
+        let error = Lab::up(&spec).unwrap_err();
+        assert!(matches!(error, LabError::Emulator { .. }), "{error}");
+        assert!(error.remedy().unwrap().contains("modprobe tun"));
+        assert!(is_gone(&spec.name));
+    }
+}
+
+fn emulated(topology: Topology, program: &[OsString]) -> EmulatedLinks {
+    let backend = BackendChoice::Only(Backend::Emulator);
+    let (link, program) = (LinkSpec::default(), program.to_vec());
+    EmulatedLinks { topology, link, backend, seed: 1, program }
+}
+
+#[test]
+fn a_topology_has_its_number_of_hosts() {
+    for (topology, hosts, message) in [
+        (Topology::Pair, 3, "a pair has 2 hosts, not 3"),
+        (Topology::Dumbbell, 2, "a dumbbell has 3 or more hosts, not 2"),
+    ] {
+        let links = Some(emulated(topology, &["false".into()]));
+        let spec = LabSpec { hosts, emulated: links, ..stay("topology") };
+        assert_eq!(Lab::planned(&spec).unwrap_err().to_string(), message);
     }
 }

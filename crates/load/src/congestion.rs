@@ -106,6 +106,16 @@ pub(crate) fn unknown(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, text)
 }
 
+/// What to say where the kernel has it, but not for all users
+/// (`tcp_set_congestion_control`, <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_cong.c>).
+pub(crate) fn not_allowed(name: &str) -> io::Error {
+    let text = format!(
+        "choosing {name} requires CAP_NET_ADMIN: run as root, or allow it to all users by the sysctl \
+         net.ipv4.tcp_allowed_congestion_control"
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,6 +44,12 @@ fn set_one(socket: impl AsFd, domain: Domain, setting: &SocketSetting) -> io::Re
             let error = congestion::unknown(requested);
             Err(io::Error::new(error.kind(), format!("cc={requested}: {error}")))
         }
+        Err(error)
+            if is_of_algorithm(option) && error.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            let error = congestion::not_allowed(requested);
+            Err(io::Error::new(error.kind(), format!("cc={requested}: {error}")))
+        }
         Err(error) if !option.optional => {
             let name = option.label.map(|label| format!("{label}={requested}: "));
             let name = name.unwrap_or_default();
@@ -54,8 +60,11 @@ fn set_one(socket: impl AsFd, domain: Domain, setting: &SocketSetting) -> io::Re
 }
 
 fn is_unknown_algorithm(option: &SocketOption, error: &io::Error) -> bool {
-    let is_name = option.level == Level::Tcp && option.label == Some(Cc.name());
-    is_name && error.kind() == io::ErrorKind::NotFound
+    is_of_algorithm(option) && error.kind() == io::ErrorKind::NotFound
+}
+
+fn is_of_algorithm(option: &SocketOption) -> bool {
+    option.level == Level::Tcp && option.label == Some(Cc.name())
 }
 
 /// What took effect of what was requested. What cannot be read is left out.

@@ -26,7 +26,7 @@ const QUICK: f64 = 80.0;
 /// The same of studies whose runs cannot be shorter: a path of 20 ms needs ten seconds to say when it is steady.
 /// Options are many, by size and traffic; each run takes about a second in fact.
 const LONGER: [(&str, f64); 3] =
-    [("wan-tuning", 400.0), ("rtt-fairness", 130.0), ("option-payoff", 480.0)];
+    [("wan-tuning", 400.0), ("rtt-fairness", 130.0), ("option-payoff", 510.0)];
 const BESIDE: f64 = 2.0;
 
 fn seconds(point: &Point, name: &str, default: f64) -> f64 {

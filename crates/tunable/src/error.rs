@@ -3,12 +3,15 @@
 use std::io;
 
 use wirecost_linux::netns::NetNsError;
+use wirecost_linux::privilege::Capability;
 
 use crate::target::Refusal;
 
 /// Why a setting could not be changed or restored. Unless it says so, nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
+    #[error("changing or restoring settings of a host requires {}", names(.missing))]
+    NotPermitted { missing: Vec<Capability> },
     #[error("there is no tunable named `{name}`{}", suggestion(.similar))]
     Unknown { name: String, similar: Option<&'static str> },
     #[error("invalid value `{value}` for `{name}`: expected {wants}")]
@@ -62,6 +65,9 @@ impl TuneError {
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {
+            Self::NotPermitted { .. } => Some(
+                "run wirecost, or the agent of a remote host, as root (sudo)".to_owned(),
+            ),
             Self::Refused { source: Refusal::PciNotAllowed, .. } => Some(
                 "only agents started with `--tune --allow-pci` may do this, so not a run on loopback or \
                  in a lab, which has no agent; use a test machine, as a wrong value can make the device \
@@ -99,6 +105,10 @@ impl TuneError {
             _ => None,
         }
     }
+}
+
+fn names(missing: &[Capability]) -> String {
+    missing.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(" and ")
 }
 
 fn suggestion(similar: &Option<&'static str>) -> String {

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use wirecost_linux::link::Links;
 use wirecost_linux::netns::{NetNs, NetNsError, NetNsId};
+use wirecost_linux::privilege::{TUNING, missing};
 use wirecost_linux::process::ProcessId;
 
 use crate::error::{TuneError, with_causes};
@@ -27,6 +28,14 @@ const SCHEMA: &str = "wirecost.tune/1";
 
 /// Restoring takes milliseconds; longer means that something is stuck.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether this process may keep a journal, without which it changes no setting.
+///
+/// # Errors
+/// [`TuneError::NotPermitted`] without the rights; the directory cannot be made or locked.
+pub fn check_rights() -> Result<(), TuneError> {
+    Directory::lock(Path::new(DIRECTORY)).map(drop)
+}
 
 /// The changes of one owner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -358,5 +367,15 @@ fn boot_id() -> Result<String, TuneError> {
 
 fn failed(act: &'static str, path: &Path) -> impl Fn(io::Error) -> TuneError {
     let path = path.display().to_string();
-    move |source| TuneError::Journal { act, path: path.clone(), source }
+    move |source| {
+        // Who lacks the rights for settings is not helped by a directory that can be written.
+        let missing = match source.kind() {
+            io::ErrorKind::PermissionDenied => missing(TUNING),
+            _ => Vec::new(),
+        };
+        match missing.is_empty() {
+            true => TuneError::Journal { act, path: path.clone(), source },
+            false => TuneError::NotPermitted { missing },
+        }
+    }
 }

@@ -35,7 +35,7 @@ mod values;
 pub use command::{SetCommand, set_command};
 pub use control::ControlConnection;
 pub use error::TuneError;
-pub use journal::DIRECTORY;
+pub use journal::{DIRECTORY, check_rights};
 pub use restore::{LeftBehind, Outcome, Restored, RestoredEntry, restore_left_behind};
 pub use setting::Setting;
 pub use target::{Refusal, Target};

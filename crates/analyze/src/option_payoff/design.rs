@@ -3,7 +3,7 @@
 use wirecost_model::run::Run;
 use wirecost_model::study::{Value, number};
 
-use super::{ACROSS, OPTION, SIZE};
+use super::{ACROSS, OPTION, SIZE, TRAFFIC};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::wan_tuning::{axis_value, most_common};
 
@@ -113,6 +113,12 @@ fn common(measured: &Measurements, point: &MeasuredPoint) -> Vec<Value> {
 }
 
 impl Curve<'_> {
+    /// As the study calls it; `None` where it has no such axis.
+    #[must_use]
+    pub fn traffic(&self) -> Option<&str> {
+        axis_value(self.sizes.first()?.on, TRAFFIC)
+    }
+
     /// Whether messages come back, so that the time of an operation is that of a round trip.
     #[must_use]
     pub fn has_round_trips(&self) -> bool {

@@ -1,10 +1,10 @@
-//! What an option costs in the latency of round trips.
+//! What an option costs in the latency of round trips, of one message or of a burst.
 
 use wirecost_model::document::Finding;
 use wirecost_model::study::Value;
 
 use super::words::{self, Told};
-use super::{Answer, Figure, Payoff};
+use super::{Answer, BURSTS, Figure, Payoff};
 use crate::findings::words::list;
 
 pub(super) fn answers(payoffs: &[Payoff<'_>]) -> Vec<Answer> {
@@ -34,12 +34,20 @@ fn of(common: &[Value], group: &[&Payoff<'_>]) -> Vec<Answer> {
             format!("{option} (p50 below {}, p99 below {})", p50.bound(), p99.bound())
         });
         let each: Vec<String> = each.collect();
-        let text =
-            format!("no detectable difference in p50 and p99 of round trips with {}", list(&each));
+        let text = format!(
+            "no detectable difference in p50 and p99 of {} with {}",
+            traffic(first),
+            list(&each)
+        );
         let sentence = words::sentence(common, &text);
         answers.push(Ok(Some(words::finding(&first.curve, Figure::P99, sentence))));
     }
     answers
+}
+
+/// What the latency is of.
+fn traffic(payoff: &Payoff<'_>) -> &'static str {
+    if payoff.curve.traffic() == Some(BURSTS) { BURSTS } else { "round trips" }
 }
 
 fn answer(payoff: &Payoff<'_>, p50: &Told<'_>, p99: &Told<'_>) -> Finding {
@@ -50,7 +58,8 @@ fn answer(payoff: &Payoff<'_>, p50: &Told<'_>, p99: &Told<'_>) -> Finding {
         changes.extend(told.more("").map(|more| format!("raises {name} by {more}")));
         unclear.extend(told.unclear().map(|at| format!("in {name}{at}")));
     }
-    let mut text = format!("{}, in round trips, {}", payoff.curve.option, changes.join(", and "));
+    let mut text =
+        format!("{}, in {}, {}", payoff.curve.option, traffic(payoff), changes.join(", and "));
     if !unclear.is_empty() {
         text += &format!("; no detectable difference {}", unclear.join(", and "));
     }

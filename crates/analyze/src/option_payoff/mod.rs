@@ -26,8 +26,12 @@ pub use design::{AtSize, Curve, curves};
 pub const SIZE: &str = "size";
 /// The axis of options, the first value of which is the base. Each further axis is an option too.
 pub const OPTION: &str = "option";
+/// The axis of streams and round trips.
+const TRAFFIC: &str = "traffic";
+/// Its value of round trips of several datagrams at once.
+pub const BURSTS: &str = "bursts";
 /// Axes that are combined with every option; all others are options.
-pub const ACROSS: [&str; 4] = ["transport", "connections", "traffic", SIZE];
+pub const ACROSS: [&str; 4] = ["transport", "connections", TRAFFIC, SIZE];
 
 const LEVEL: f64 = 0.05;
 
@@ -119,9 +123,18 @@ pub fn payoffs(measured: &Measurements) -> Vec<Payoff<'_>> {
     let curves = curves(measured);
     let mut payoffs: Vec<Payoff<'_>> =
         curves.into_iter().map(|curve| Payoff { curve, comparisons: Vec::new() }).collect();
+    // Round trips vary otherwise than streams, and bursts otherwise than one message.
+    let mut kinds: Vec<(bool, Option<String>)> = Vec::new();
+    let mut kind_of_curve = Vec::new();
+    for Payoff { curve, .. } in &payoffs {
+        let kind = (curve.has_round_trips(), curve.traffic().map(str::to_owned));
+        let known = kinds.iter().position(|known| *known == kind);
+        kind_of_curve.push(known.unwrap_or(kinds.len()));
+        if known.is_none() {
+            kinds.push(kind);
+        }
+    }
     for figure in Figure::ALL {
-        // Round trips vary otherwise than streams.
-        let metric = |curve: &Curve<'_>| usize::from(curve.has_round_trips());
         let of_pair = |at: &AtSize<'_>| differences(at, figure);
         let all: Vec<Vec<Result<Vec<f64>, String>>> =
             payoffs.iter().map(|of| of.curve.sizes.iter().map(of_pair).collect()).collect();
@@ -132,13 +145,13 @@ pub fn payoffs(measured: &Measurements) -> Vec<Payoff<'_>> {
                 let Ok(differences) = differences else { continue };
                 if differences.len() > 1 {
                     places.push((place, size));
-                    let metric = metric(&payoffs[place].curve);
+                    let metric = kind_of_curve[place];
                     pairs.push(Pairs { metric, differences: differences.clone() });
                 }
             }
         }
         let effects = paired_effects(&pairs);
-        let corrected = corrected(&pairs, &effects);
+        let corrected = corrected(&pairs, &effects, kinds.len());
         for (place, sizes) in all.into_iter().enumerate() {
             let comparison = |(size, differences): (usize, Result<Vec<f64>, String>)| {
                 let differences = differences?;
@@ -158,9 +171,9 @@ pub fn payoffs(measured: &Measurements) -> Vec<Payoff<'_>> {
 }
 
 /// p-values, corrected among those of the same metric.
-fn corrected(pairs: &[Pairs], effects: &[Effect]) -> Vec<f64> {
+fn corrected(pairs: &[Pairs], effects: &[Effect], metrics: usize) -> Vec<f64> {
     let mut corrected = vec![1.0; pairs.len()];
-    for metric in [0, 1] {
+    for metric in 0..metrics {
         let places: Vec<usize> =
             (0..pairs.len()).filter(|place| pairs[*place].metric == metric).collect();
         let p_values: Vec<f64> = places.iter().map(|place| effects[*place].p_value()).collect();

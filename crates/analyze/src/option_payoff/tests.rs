@@ -53,7 +53,7 @@ impl Study {
             run.window = Some(fixtures::window(10.0));
             run.hosts = vec![fixtures::host("h1")];
             run.machines = vec![fixtures::machine("h1", cost * slow * own)];
-            if traffic == "round trips" {
+            if traffic != "stream" {
                 run.throughput.as_mut().unwrap().rx_bytes = 1 << 30;
                 let us = cost * slow * own;
                 run.latency_us = Some(Latency {
@@ -209,6 +209,32 @@ fn latency_is_that_of_round_trips() {
     );
     // Round trips have no sentence about what streams cost.
     assert_eq!(study.sentences("payoff").len(), 1);
+}
+
+/// What puts several datagrams in one call has no round trips of one.
+#[test]
+fn bursts_have_sentences_and_corrections_of_their_own() {
+    let mut study = Study::default();
+    study.option(["1", "round trips"], ("option", "io_uring"), &[1.0, 1.0, 1.0, 1.25]);
+    let p_values = |study: &Study| -> Vec<Option<f64>> {
+        let measured = study.measured();
+        let payoffs = payoffs(&measured);
+        let of = payoffs.iter().find(|of| of.curve.option == "io_uring").unwrap();
+        of.of(Figure::P99).iter().map(|of| of.as_ref().unwrap().p_value).collect()
+    };
+    let alone = p_values(&study);
+    study.option(["1", "bursts"], ("option", "batch"), &[0.5, 1.0, 1.0, 1.0]);
+    study.option(["1", "bursts"], ("gro", "off"), &[1.0; 4]);
+    assert_eq!(p_values(&study), alone);
+    let sentences = study.sentences("latency-cost");
+    let [_, first, second] = &sentences[..] else { panic!("{sentences:?}") };
+    let plain = without_intervals(first);
+    assert!(plain.starts_with("batch, in bursts, lowers p50 by 50% at 64"), "{plain}");
+    let start = "No detectable difference in p50 and p99 of bursts with gro (p50 below ";
+    assert!(second.starts_with(start), "{second}");
+    let measured = study.measured();
+    let bursts = payoffs(&measured).into_iter().filter(|of| of.curve.traffic() == Some(BURSTS));
+    assert_eq!(bursts.map(|of| of.curve.option).collect::<Vec<_>>(), ["batch", "gro"]);
 }
 
 #[test]

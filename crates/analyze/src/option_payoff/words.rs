@@ -4,14 +4,14 @@ use wirecost_model::document::{Effect, Finding, Strength};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
-use super::{Comparison, Curve, Figure, Payoff, Verdict};
+use super::{Comparison, Curve, Figure, Payoff, TRAFFIC, Verdict};
 use crate::findings::words::list;
 
 /// `With tcp and 1 connection`; nothing where a study varies nothing but sizes and options.
 pub(super) fn setting(common: &[Value]) -> Option<String> {
     let part = |value: &Value| match value.name.as_str() {
-        // Both kinds of traffic have sentences of their own.
-        "traffic" => None,
+        // Each kind of traffic has sentences of its own.
+        TRAFFIC => None,
         "connections" if value.value == "1" => Some("1 connection".to_owned()),
         "connections" => Some(format!("{} connections", value.value)),
         _ => Some(value.value.clone()),

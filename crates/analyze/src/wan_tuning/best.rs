@@ -10,14 +10,34 @@ use crate::measured::MeasuredPoint;
 /// Settings that the sentence is about, the best and the next, as evidence.
 const SHOWN: usize = 5;
 
-pub(super) fn answer(block: &Block<'_>) -> Answer {
-    let base = throughput(block.base)?;
+/// All points with a throughput, the highest first.
+fn ranked<'a>(block: &Block<'a>) -> Vec<(&'a MeasuredPoint, Estimate)> {
     let points = block.points().into_iter();
     let mut all: Vec<(&MeasuredPoint, Estimate)> =
         points.filter_map(|point| Some((point, throughput(point).ok()?))).collect();
     all.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
-    let better = all.iter().find(|(_, of)| of.mean > base.mean && differ(*of, base));
-    let Some(&(point, best)) = better.or(all.first()) else { return Ok(None) };
+    all
+}
+
+/// The first of them that is better than the base.
+fn first_better<'a>(
+    ranked: &[(&'a MeasuredPoint, Estimate)],
+    base: Estimate,
+) -> Option<(&'a MeasuredPoint, Estimate)> {
+    ranked.iter().find(|(_, of)| of.mean > base.mean && differ(*of, base)).copied()
+}
+
+/// The setting with the highest throughput; `None` where none is better than the base, or that is unknown.
+pub(super) fn setting<'a>(block: &Block<'a>) -> Option<&'a MeasuredPoint> {
+    let base = throughput(block.base).ok()?;
+    first_better(&ranked(block), base).map(|(point, _)| point)
+}
+
+pub(super) fn answer(block: &Block<'_>) -> Answer {
+    let base = throughput(block.base)?;
+    let all = ranked(block);
+    let better = first_better(&all, base);
+    let Some((point, best)) = better.or(all.first().copied()) else { return Ok(None) };
     let rate = |of: Estimate| show(Unit::BitsPerSecond, of.mean);
     let name = block.name(point);
     let disturbed = disturbances(&match better.is_some() {

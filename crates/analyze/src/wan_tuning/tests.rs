@@ -448,6 +448,51 @@ fn the_link_limits_where_it_is_full() {
     );
 }
 
+/// The link of one end carries this share of its rate.
+fn fills(run: &mut Run, host: usize, share: f64) {
+    // 10 Gb/s in 10 s.
+    let bytes = (share * 12.5e9) as u64;
+    run.hosts[host].bytes = Some(match host {
+        0 => Bytes { tx_sent: bytes, ..Bytes::default() },
+        _ => Bytes { tx_received: bytes, ..Bytes::default() },
+    });
+}
+
+#[test]
+fn what_limits_the_best_setting_stands_beside_what_limits_the_base() {
+    let mut study = Study::default();
+    study.add("5", &[], &[6.8]);
+    fills(&mut study.add("5", &[("size", "512k")], &[9.4])[0], 1, 0.94);
+    // The next best is not told.
+    fills(&mut study.add("5", &[("option.wndsz", "auto")], &[8.9])[0], 0, 0.93);
+    let all = study.conclusions().findings;
+    let finding = all.iter().find(|of| of.kind == "bottleneck").unwrap();
+    assert_eq!(
+        finding.sentence,
+        "With 5 streams, at the base, no monitored resource was saturated; with the best setting (size=512k), the link of \
+         h2 was saturated (94% of 10.0 Gb/s)."
+    );
+    let of = |start: &str| finding.evidence.iter().filter(|of| of.starts_with(start)).count();
+    assert_eq!(of("the base: ") + of("size=512k: "), finding.evidence.len(), "{finding:?}");
+    assert!(of("the base: ") > 0 && of("size=512k: ") > 0, "{finding:?}");
+
+    // The same of both is told once, and the base alone where nothing is better.
+    let told = |base: f64, other: f64| -> String {
+        let mut study = Study::default();
+        fills(&mut study.add("5", &[], &[base])[0], 0, 0.95);
+        fills(&mut study.add("5", &[("size", "512k")], &[other])[0], 0, 0.95);
+        study.sentences("bottleneck").remove(0)
+    };
+    assert_eq!(
+        told(6.8, 8.5),
+        "With 5 streams, at the base and with the best setting (size=512k), no monitored resource was saturated."
+    );
+    assert_eq!(
+        told(9.2, 9.4),
+        "With 5 streams, at the base, the link of h1 was saturated (92% of 10.0 Gb/s)."
+    );
+}
+
 #[test]
 fn the_base_is_the_point_whose_values_most_points_have() {
     let mut study = Study::default();

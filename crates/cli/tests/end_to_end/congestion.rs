@@ -13,13 +13,13 @@ use crate::agents::Agent;
 use crate::program::{Finished, Program, processes, signal_to, until};
 
 /// An object as a user makes it, in a directory of its own.
-struct Made {
+pub(crate) struct Made {
     _home: TempDir,
     path: PathBuf,
 }
 
 impl Made {
-    fn new(name: &str, defines: &[&str]) -> Self {
+    pub(crate) fn new(name: &str, defines: &[&str]) -> Self {
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../congestion/tests/objects/mine.c");
         let home = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ impl Made {
         Self { _home: home, path }
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.path.to_str().unwrap()
     }
 }
@@ -160,7 +160,7 @@ fn bic_is_gone_when_the_processes_that_have_it_are_killed() {
 }
 
 /// What was printed, without line breaks.
-fn words(finished: &Finished) -> String {
+pub(crate) fn words(finished: &Finished) -> String {
     finished.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -55,6 +55,7 @@ mod refusals;
 mod replay;
 mod report;
 mod responsiveness;
+mod rights;
 mod rss;
 mod scale;
 mod server_listeners;

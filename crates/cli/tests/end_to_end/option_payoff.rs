@@ -8,7 +8,7 @@ use wirecost_linux::privilege::skip_without_namespaces;
 
 use crate::program::{Finished, Program};
 
-/// A part of the quick variant: 15 points.
+/// A part of the quick variant: 17 points.
 const PART: [&str; 6] = [
     "--axis",
     "transport=tcp,udp",
@@ -53,7 +53,7 @@ fn each_option_is_compared_with_the_base_that_runs_next_to_it() {
     let run = Program::new(run.into_iter().chain(PART).chain(["--out", "kept"])).finish();
     assert_eq!(run.code, 0, "{run}");
     let runs = kept(&run);
-    assert_eq!(runs.len(), 2 * 15, "{run}");
+    assert_eq!(runs.len(), 2 * 17, "{run}");
 
     // A base and its options follow each other.
     for repeat in [1, 2] {
@@ -64,7 +64,7 @@ fn each_option_is_compared_with_the_base_that_runs_next_to_it() {
         };
         let mut blocks: Vec<String> = of_repeat.iter().map(|of| block(of)).collect();
         blocks.dedup();
-        assert_eq!(blocks.len(), 6, "{blocks:?}");
+        assert_eq!(blocks.len(), 7, "{blocks:?}");
     }
 
     let kept = run.path("kept");
@@ -91,8 +91,15 @@ fn each_option_is_compared_with_the_base_that_runs_next_to_it() {
     for title in ["tcp, stream", "tcp, round trips"] {
         assert_eq!(rows(title).iter().map(of_option).collect::<Vec<_>>(), tcp, "{title}");
     }
-    let udp = rows("udp, stream");
-    assert_eq!(udp.iter().map(of_option).collect::<Vec<_>>(), ["udp-gso+gro 64"]);
+    for title in ["udp, stream", "udp, bursts"] {
+        let udp = rows(title);
+        assert_eq!(udp.iter().map(of_option).collect::<Vec<_>>(), ["udp-gso+gro 64"], "{title}");
+    }
+    // The latency of a burst with and without it, and their ratio.
+    for column in [2, 3, 4] {
+        let cell = &rows("udp, bursts")[0][column];
+        assert!(cell["number"]["value"].as_f64().is_some_and(|value| value > 0.0), "{cell}");
+    }
 
     // The ratio is that of the records, pair by pair. TSO is on at the base.
     for (row, off, on) in [(0, "base", "zero-copy"), (2, "tso off", "base")] {
@@ -118,7 +125,7 @@ fn each_option_is_compared_with_the_base_that_runs_next_to_it() {
     let findings = blocks(0, "finding");
     for (kind, options) in [
         ("payoff", vec!["zero-copy", "tso", "udp-gso+gro"]),
-        ("latency-cost", vec!["zero-copy", "tso"]),
+        ("latency-cost", vec!["zero-copy", "tso", "udp-gso+gro"]),
     ] {
         let of_kind = findings.iter().filter(|finding| finding["kind"] == kind);
         let sentences: Vec<&str> =
@@ -134,7 +141,7 @@ fn each_option_is_compared_with_the_base_that_runs_next_to_it() {
     // What was left out is told too.
     let about: Vec<Value> = blocks(1, "text");
     let told = about.iter().filter_map(Value::as_str);
-    let why = "3 points are left out: a datagram with its headers must fit in a packet";
+    let why = "5 points are left out: a datagram with its headers must fit in a packet";
     assert!(told.clone().any(|text| text.starts_with(why)), "{:?}", told.collect::<Vec<_>>());
 }
 
@@ -150,11 +157,39 @@ fn options_are_tried_only_where_they_can_be_used() {
     let points = |text: &str| check.stdout.lines().filter(|line| line.contains(text)).count();
     assert_eq!(points("transport=udp connections=1 traffic=stream size=64 option="), 5, "{check}");
     assert_eq!(points("transport=udp connections=1 traffic=round trips size=64 option="), 2);
+    assert_eq!(points("transport=udp connections=1 traffic=bursts size=64 option="), 3, "{check}");
+    assert_eq!(points("transport=tcp connections=1 traffic=bursts"), 0, "{check}");
     assert_eq!(points("traffic=stream size=64k option=zero-copy"), 1, "{check}");
     // Kernel TLS is there, or the reason is.
     assert_eq!(points("option=ktls"), 6, "{check}");
     let why = "option=ktls  skipped: this kernel has no TLS";
     assert_eq!(points(why), if ktls::available() { 0 } else { 6 }, "{check}");
+}
+
+/// A burst is as many datagrams with the option as without it.
+#[test]
+fn bursts_have_the_same_datagrams_with_every_option() {
+    if skip_without_namespaces("bursts_have_the_same_datagrams_with_every_option") {
+        return;
+    }
+    let part = ["--axis", "transport=udp", "--axis", "traffic=bursts", "--axis", "size=64"];
+    let run = ["study", "run", "@option-payoff", "--quick", "--quiet", "--repeat", "1"];
+    let run = Program::new(run.into_iter().chain(part).chain(["--out", "kept"])).finish();
+    assert_eq!(run.code, 0, "{run}");
+    let mut seen = Vec::new();
+    for entry in std::fs::read_dir(run.path("kept").join("runs")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path().join("run.json")).unwrap();
+        let run: Value = serde_json::from_str(&text).unwrap();
+        let axes = run["study"]["point"]["axes"].as_array().unwrap();
+        let option = axes.iter().find(|axis| axis["name"] == "option").unwrap();
+        let transactions = run["latency_us"]["count"].as_f64().unwrap();
+        let received = run["throughput"]["tx_bytes"].as_f64().unwrap() / 64.0;
+        let each = received / transactions;
+        assert!((each - 16.0).abs() < 0.5, "{option}: {each} datagrams for each round trip");
+        seen.push(option["value"].as_str().unwrap().to_owned());
+    }
+    seen.sort();
+    assert_eq!(seen, ["base", "batch", "udp-gso", "udp-gso+gro"]);
 }
 
 #[test]

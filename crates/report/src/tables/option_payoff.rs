@@ -63,6 +63,12 @@ fn build(measured: &Measurements) -> Section {
          below 0.05. break-even: where cycles/KByte with and without the option are equal, interpolated over the logarithm of \
          the size.",
     );
+    if payoffs.iter().any(|payoff| payoff.curve.traffic() == Some(option_payoff::BURSTS)) {
+        section.text(
+            "bursts: several datagrams there, and as many back; p50 and p99 are of the time until the last one is back. \
+             Without the option each has a call of its own.",
+        );
+    }
     if let Some(note) = whose::note(measured) {
         section.note(note);
     }

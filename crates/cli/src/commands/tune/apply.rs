@@ -4,7 +4,7 @@ use wirecost_lab::Lab;
 use wirecost_linux::netns::NetNs;
 use wirecost_model::status::Status;
 use wirecost_study::Definition;
-use wirecost_tunable::{Setting, Target};
+use wirecost_tunable::{Setting, Target, TuneError, check_rights};
 
 use super::keep::{self, Changed};
 use crate::Failure;
@@ -13,7 +13,7 @@ use crate::commands::run::HostOptions;
 use crate::terminal;
 
 /// # Errors
-/// The lab ends with the search, or the search runs on other machines.
+/// The lab ends with the search, the search runs on other machines, or this process may not change settings.
 pub(super) fn check(hosts: &HostOptions) -> Result<(), Failure> {
     if !hosts.hosts.is_empty() || hosts.vm.is_some() {
         return Err(Failure::usage(
@@ -24,6 +24,16 @@ pub(super) fn check(hosts: &HostOptions) -> Result<(), Failure> {
     if hosts.lab.as_deref() == Some("") {
         return Err(Failure::usage("--apply: the temporary lab of this search ends with it")
             .help("use a named lab: wirecost lab up --name NAME, and --lab=NAME"));
+    }
+    // A lab is refused before the search too, as it takes the same rights.
+    if hosts.lab.is_none()
+        && let Err(error @ TuneError::NotPermitted { .. }) = check_rights()
+    {
+        let failure = Failure::new(Status::Peer, format!("--apply: {error}"));
+        return Err(match error.remedy() {
+            Some(remedy) => failure.help(format!("{remedy}, or leave it out")),
+            None => failure,
+        });
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The factors of a search: those of the command line, or a set for the profile and the place.
 
 use wirecost_model::profile::Profile;
+use wirecost_model::status::Status;
 use wirecost_study::Definition;
 use wirecost_study::tuning::KEEP;
-use wirecost_tunable::Setting;
+use wirecost_tunable::{Setting, TuneError, check_rights};
 
 use crate::Failure;
 use crate::commands::run::{HostOptions, RunOptions};
+use crate::terminal;
 
 /// What the runs of a search have in common, and no factor changes.
 const FIXED: [&str; 11] = [
@@ -73,14 +75,24 @@ const DEFAULT: &[DefaultFactor] = &[
 /// More factors need a larger design, with 16 more runs.
 const MOST_BY_DEFAULT: usize = 11;
 
+/// Why a search on loopback cannot change settings of this machine: this process lacks the rights. A lab is refused as a
+/// whole, and agents have rights of their own.
+fn missing_rights(hosts: &HostOptions) -> Option<TuneError> {
+    let refused = hosts.is_loopback().then(check_rights)?.err()?;
+    matches!(refused, TuneError::NotPermitted { .. }).then_some(refused)
+}
+
 /// Adds the factors of the command line.
 ///
 /// # Errors
-/// A name that is not one of a setting, or a value that the tunable cannot have.
+/// A name that is not one of a setting, a value that the tunable cannot have, or a tunable that this process has no
+/// right to change.
 pub(super) fn add(
     definition: &mut Definition,
     factors: &[(String, Vec<String>)],
+    hosts: &HostOptions,
 ) -> Result<(), Failure> {
+    let missing_rights = missing_rights(hosts);
     for (name, levels) in factors {
         if FIXED.contains(&name.as_str()) || name.starts_with("lab.") {
             return Err(Failure::usage(format!("--factor {name}: this setting cannot be a factor"))
@@ -95,6 +107,13 @@ pub(super) fn add(
             for level in levels.iter().filter(|level| *level != KEEP) {
                 Setting::new(tunable, level)
                     .map_err(|error| Failure::usage(format!("--factor {name}: {error}")))?;
+            }
+            if let Some(error) = &missing_rights
+                && levels.iter().any(|level| level != KEEP)
+            {
+                let remedy = error.remedy().unwrap_or_default();
+                return Err(Failure::new(Status::Peer, format!("--factor {name}: {error}"))
+                    .help(format!("{remedy}, or leave this factor out")));
             }
         } else if is_tunable(name) {
             return Err(Failure::usage(format!("--factor {name}: unknown factor"))
@@ -124,6 +143,13 @@ pub(super) fn add_default(
     let loaded = options.load(&mut |number| names(number))?;
     let has_options =
         crate::profile::variables(&options.profile)?.iter().any(|name| name == "options");
+    let missing_rights = missing_rights(hosts);
+    if let Some(error) = &missing_rights {
+        terminal::warn(format_args!("wirecost: no setting of this machine is a factor: {error}"));
+        if let Some(remedy) = error.remedy() {
+            terminal::warn(format_args!("  help: {remedy}"));
+        }
+    }
     let mut left_out = Vec::new();
     for DefaultFactor { name, level, of, is_of_device } in DEFAULT {
         if !fits(*of, &loaded.profile) {
@@ -148,6 +174,10 @@ pub(super) fn add_default(
                 "it is a setting of a network device: name the device with --tune-device"
                     .to_owned(),
             )
+        } else if let Some(error) = &missing_rights
+            && name.starts_with(OF_HOSTS)
+        {
+            Some(error.to_string())
         } else if definition.axes.len() == MOST_BY_DEFAULT {
             Some(format!(
                 "the default set has at most {MOST_BY_DEFAULT} factors; choose others with --factor"
@@ -192,10 +222,10 @@ mod tests {
 
     #[test]
     fn names_that_are_no_factors_are_refused() {
-        let mut definition = Definition::default();
+        let (mut definition, hosts) = (Definition::default(), HostOptions::default());
         let mut refused = |name: &str, levels: &[&str]| {
             let levels = levels.iter().map(|level| (*level).to_owned()).collect();
-            let failure = add(&mut definition, &[(name.to_owned(), levels)]).unwrap_err();
+            let failure = add(&mut definition, &[(name.to_owned(), levels)], &hosts).unwrap_err();
             (failure.message, failure.help)
         };
         let (message, help) = refused("mtu", &["keep", "9000"]);

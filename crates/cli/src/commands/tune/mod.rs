@@ -154,7 +154,7 @@ impl Tune {
                 };
                 let factors = self.factors.iter().map(with_values);
                 let factors: Vec<_> = factors.collect::<Result<_, Failure>>()?;
-                factors::add(&mut definition, &factors)?;
+                factors::add(&mut definition, &factors, &self.hosts)?;
                 Vec::new()
             }
         };
