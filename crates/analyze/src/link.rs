@@ -6,8 +6,8 @@ use wirecost_model::clock;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::link::netem::{NetemLineReport, NetemReport, UNKNOWN_OF_NETEM};
 use wirecost_model::link::{
-    LineCounts, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, NamedLine,
-    WIRE_OVERHEAD,
+    LineCounts, LinePart, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, LinkSample,
+    NamedLine, WIRE_OVERHEAD,
 };
 use wirecost_model::observe::HostObservation;
 use wirecost_model::outcome::Outcome;
@@ -54,7 +54,8 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
     let none = LineCounts::default();
     let reports = after.lines.iter().map(|after| {
         let same = before.lines.iter().find(|before| before.name == after.name);
-        line(same.map_or(&none, |before| &before.counts), after, seconds)
+        let report = line(same.map_or(&none, |before| &before.counts), after, seconds);
+        LineReport { parts: parts(&link.samples, &after.name, start, end), ..report }
     });
     let unheld =
         |counts: &LinkCounts| counts.lines.iter().map(|line| line.counts.unheld).sum::<u64>();
@@ -142,7 +143,31 @@ fn line(before: &LineCounts, after: &NamedLine, seconds: f64) -> LineReport {
     LineReport {
         line: NamedLine { name: after.name.clone(), counts },
         bits_per_second: bytes as f64 * 8.0 / seconds,
+        parts: Vec::new(),
     }
+}
+
+/// A line from each reading within the window to the next.
+fn parts(samples: &[LinkSample], name: &str, start: u64, end: u64) -> Vec<LinePart> {
+    let within = samples.iter().filter(|sample| (start..=end).contains(&sample.at));
+    let of = |sample: &'_ LinkSample| {
+        let line = sample.counts.lines.iter().find(|line| line.name == name)?;
+        Some((sample.at, line.clone()))
+    };
+    let readings: Vec<(u64, NamedLine)> = within.filter_map(of).collect();
+    let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+    pairs
+        .map(|pair| {
+            let (from, to) = (pair[0].0, pair[1].0);
+            let seconds = clock::seconds(to - from);
+            LinePart {
+                start: clock::seconds(from - start),
+                seconds,
+                bits_per_second: line(&pair[0].1.counts, &pair[1].1, seconds).bits_per_second,
+                queue_bytes: pair[1].1.counts.queue,
+            }
+        })
+        .collect()
 }
 
 /// Percent of each CPU that threads of the emulator used, as the scheduler counts it.

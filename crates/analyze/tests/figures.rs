@@ -762,6 +762,7 @@ fn with_links(outcome: &mut Outcome, share: f64) {
         let counts = LineCounts {
             sent: 1_000 * number,
             sent_bytes: 1_462_000 * number,
+            queue: 500 * number,
             ..LineCounts::default()
         };
         let side = SideCounts {
@@ -801,6 +802,13 @@ fn what_links_used_is_in_no_cost() {
     let after = analyze(&outcome);
     let link = after.link.as_ref().unwrap();
     assert!(close(link.lines[0].bits_per_second, 1_500.0 * 8.0 * 1e4, 0.01), "{link:?}");
+    let parts = &link.lines[0].parts;
+    assert!(close(parts.len() as f64, 10.0 * link.seconds, 0.01), "{link:?}");
+    for (number, part) in parts.iter().enumerate() {
+        assert!(close(part.start, number as f64 / 10.0, 1e-6) && close(part.seconds, 0.1, 1e-6));
+        assert!(close(part.bits_per_second, 1_500.0 * 8.0 * 1e4, 0.01), "{part:?}");
+        assert_eq!(part.queue_bytes, 500 * (number as u64 + 1));
+    }
     assert!(close(link.cpu_percent, 2.0, 0.01), "{link:?}");
     assert!(close(link.late, 0.02, 0.01), "{link:?}");
     assert_eq!(link.cpu_source, "schedstat");

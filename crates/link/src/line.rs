@@ -175,7 +175,7 @@ impl<F> Line<F> {
 
     #[must_use]
     pub fn counts(&self) -> LineCounts {
-        self.counts
+        LineCounts { queue: self.queue_bytes, ..self.counts }
     }
 
     /// Bytes that wait for the transmitter.
@@ -594,7 +594,7 @@ mod tests {
         line.arrive(0, 1, LARGE);
         // The first is on the wire, ten more wait.
         assert_eq!(line.counts().overflowed, 29);
-        assert_eq!(line.queue_bytes(), 15_000);
+        assert_eq!((line.queue_bytes(), line.counts().queue), (15_000, 15_000));
         // Two are sent after 246 us.
         line.arrive(247_000, 2, LARGE);
         assert_eq!(line.counts().overflowed, 29 + 38);

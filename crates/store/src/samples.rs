@@ -1,5 +1,6 @@
 //! Samples of a document: of the run and its CPUs, and of what each observation holds over time.
 
+use wirecost_model::link::LinePart;
 use wirecost_model::observe::{self, HostObservation, ObserveDocument};
 use wirecost_model::run::{Cpu, CpuLine, Interval, Run};
 use wirecost_model::sample::{Rows, Sample, SampleName, Series, figure};
@@ -21,6 +22,15 @@ const RUN: Series<Interval> = Series {
 const STREAM: Series<f64> =
     Series { kind: "stream", figures: &[figure("throughput", "b/s", |rate| Some(*rate))] };
 
+/// Of a direction of an emulated link.
+const LINK: Series<LinePart> = Series {
+    kind: "link",
+    figures: &[
+        figure("throughput", "b/s", |part| Some(part.bits_per_second)),
+        figure("queue_bytes", "B", |part| Some(part.queue_bytes as f64)),
+    ],
+};
+
 /// Of a CPU, in the whole window.
 const CPU: Series<CpuLine> = Series {
     kind: "cpu",
@@ -38,7 +48,11 @@ const CPU: Series<CpuLine> = Series {
 #[must_use]
 pub fn names() -> Vec<SampleName> {
     let observed = observe::ALL.iter().flat_map(|kind| kind.sample_names());
-    [RUN.names(), STREAM.names(), CPU.names()].into_iter().flatten().chain(observed).collect()
+    [RUN.names(), STREAM.names(), LINK.names(), CPU.names()]
+        .into_iter()
+        .flatten()
+        .chain(observed)
+        .collect()
 }
 
 /// All samples of a run.
@@ -48,6 +62,11 @@ pub fn of_run(run: &Run) -> Vec<Sample> {
     let mut all = Rows::of(None, &mut samples);
     for interval in &run.intervals {
         all.add(&RUN, None, (interval.start, interval.seconds), interval);
+    }
+    for line in run.link.iter().flat_map(|link| &link.lines) {
+        for part in &line.parts {
+            all.add(&LINK, Some(&line.line.name), (part.start, part.seconds), part);
+        }
     }
     if let Some(window) = &run.window {
         for stream in run.streams.iter().flatten() {

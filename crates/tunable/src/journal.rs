@@ -29,11 +29,16 @@ const SCHEMA: &str = "wirecost.tune/1";
 /// Restoring takes milliseconds; longer means that something is stuck.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether this process may keep a journal, without which it changes no setting.
+/// Whether this process may change settings, and keep the journal without which it changes none.
 ///
 /// # Errors
 /// [`TuneError::NotPermitted`] without the rights; the directory cannot be made or locked.
 pub fn check_rights() -> Result<(), TuneError> {
+    // Root of a container can write the journal.
+    let missing = missing(TUNING);
+    if !missing.is_empty() {
+        return Err(TuneError::NotPermitted { missing });
+    }
     Directory::lock(Path::new(DIRECTORY)).map(drop)
 }
 

@@ -102,6 +102,8 @@ pub static ALL: &[Kind] = &[
 
 /// Name of the findings that say that no effect of an axis could be shown.
 pub const UNCHANGED: &str = unchanged::NAME;
+/// Name of the finding that says of which axes nothing is known.
+pub const UNTESTED: &str = unchanged::UNTESTED;
 
 /// All findings of a study.
 #[must_use]

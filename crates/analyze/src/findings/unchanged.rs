@@ -8,6 +8,8 @@ use crate::statistics::moderated::{self, Cell, Effect};
 use wirecost_model::study::{LOAD, Value};
 
 pub(super) const NAME: &str = "unchanged";
+/// The kind of the sentence about axes whose points were run too few times.
+pub(super) const UNTESTED: &str = "untested";
 
 /// The change of which a sentence says how many repeats would show it.
 const SOUGHT: f64 = 0.05;
@@ -50,7 +52,7 @@ pub(super) fn find(runs: &Runs<'_>, found: &[Finding], questions: &[Question]) -
     for answer in open.filter_map(answer) {
         match answer {
             Answer::NoEffect { axis, text, evidence } => {
-                answers.push(sentence(Some(&axis), &text, evidence));
+                answers.push(sentence(NAME, Some(&axis), &text, evidence));
             }
             Answer::Untested { axis, evidence } => {
                 untested.push(axis);
@@ -71,14 +73,14 @@ pub(super) fn find(runs: &Runs<'_>, found: &[Finding], questions: &[Question]) -
             [one] => Some(one.as_str()),
             _ => None,
         };
-        answers.push(sentence(axis, &text, figures));
+        answers.push(sentence(UNTESTED, axis, &text, figures));
     }
     answers
 }
 
-fn sentence(axis: Option<&str>, text: &str, evidence: Vec<String>) -> Finding {
+fn sentence(kind: &str, axis: Option<&str>, text: &str, evidence: Vec<String>) -> Finding {
     Finding {
-        kind: NAME.to_owned(),
+        kind: kind.to_owned(),
         metric: None,
         axis: axis.map(str::to_owned),
         at: Vec::new(),
@@ -108,10 +110,8 @@ fn answer(
         metrics.retain(|metric| lines.iter().any(|line| trend::is_tested(line, &metric.name)));
     }
     let correction = Correction::of(question, questions);
-    let mut names = Vec::new();
-    let mut evidence = Vec::new();
+    let (mut names, mut evidence, mut untested) = (Vec::new(), Vec::new(), Vec::new());
     let mut repeats = Some(0);
-    let mut is_repeated = true;
     for (metric, selector) in metrics.iter().enumerate() {
         let known: Vec<Group<'_>> = groups
             .iter()
@@ -121,39 +121,26 @@ fn answer(
         if known.is_empty() {
             continue;
         }
-        let effects = extremes(metric, &known);
         let level = level(&known, metrics.len(), correction);
+        let Some(effects) = extremes(metric, &known) else {
+            untested.extend(shown(selector, &known));
+            continue;
+        };
         // A difference that is too small for a sentence is one all the same.
-        if effects.iter().flatten().any(|effect| effect.p_value() < level) {
+        if effects.iter().any(|effect| effect.p_value() < level) {
             continue;
         }
         names.push(words::metric(selector));
-        for (fixed, points) in &known {
-            let shown: Vec<String> = points
-                .iter()
-                .map(|(value, runs)| {
-                    format!("{value}: {}", words::value(selector, line::mean(runs)))
-                })
-                .collect();
-            let at = if fixed.is_empty() {
-                String::new()
-            } else {
-                format!(" at {}", words::point(fixed))
-            };
-            evidence.push(format!("{}{at}: {}", words::metric(selector), shown.join(", ")));
-        }
-        is_repeated &= effects.is_some();
+        evidence.extend(shown(selector, &known));
         // What is least certain decides.
-        for effect in effects.into_iter().flatten() {
+        for effect in effects {
             let needed = effect.runs_to_find(SOUGHT, level);
             repeats = repeats.zip(needed).map(|(most, needed)| most.max(needed));
         }
     }
     if names.is_empty() {
-        return None;
-    }
-    if !is_repeated {
-        return Some(Answer::Untested { axis: axis.to_owned(), evidence });
+        let is_untested = !untested.is_empty();
+        return is_untested.then(|| Answer::Untested { axis: axis.to_owned(), evidence: untested });
     }
     let repeats = match repeats {
         Some(repeats) => format!("about {repeats}"),
@@ -165,6 +152,19 @@ fn answer(
         either(&names)
     );
     Some(Answer::NoEffect { axis: axis.to_owned(), text, evidence })
+}
+
+/// The means of a metric, a line for each group.
+fn shown<'a>(selector: &Selector, known: &'a [Group<'a>]) -> Vec<String> {
+    let line = |(fixed, points): &Group<'_>| {
+        let values = points
+            .iter()
+            .map(|(value, runs)| format!("{value}: {}", words::value(selector, line::mean(runs))));
+        let at =
+            if fixed.is_empty() { String::new() } else { format!(" at {}", words::point(fixed)) };
+        format!("{}{at}: {}", words::metric(selector), values.collect::<Vec<_>>().join(", "))
+    };
+    known.iter().map(line).collect()
 }
 
 fn figures<'a>(

@@ -4,7 +4,7 @@ use wirecost_model::document::{Effect, Finding};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
-use crate::findings::{self, UNCHANGED};
+use crate::findings::{self, UNCHANGED, UNTESTED};
 use crate::measured::Measurements;
 use crate::metrics;
 
@@ -67,6 +67,9 @@ pub fn new<'a>(there: &[Finding], found: &'a [Finding]) -> Vec<&'a Finding> {
 fn unknown(finding: &Finding, measured: &Measurements) -> Option<String> {
     if measured.points.iter().all(|point| point.runs.is_empty()) {
         return Some("no run has a result".to_owned());
+    }
+    if finding.kind == UNTESTED {
+        return Some("the page's runs say nothing of it".to_owned());
     }
     let axes = measured.axes();
     let missing = finding.axis.as_deref().filter(|axis| !axes.contains(axis));
@@ -140,6 +143,7 @@ fn found_again(finding: &Finding, there: &[Finding], found: &[Finding]) -> (Verd
         Some(effect) => (Verdict::Contradicted, Here::Finding(Box::new(effect.clone()))),
         None => {
             let advice = found.iter().filter(|here| here.kind == UNCHANGED).find(of_axis);
+            let advice = advice.or_else(|| found.iter().find(|here| here.kind == UNTESTED));
             let reason = advice.map_or_else(
                 || "these runs do not show it".to_owned(),
                 |finding| finding.sentence.clone(),

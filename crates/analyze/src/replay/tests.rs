@@ -131,6 +131,17 @@ fn findings_without_a_ratio_are_looked_for() {
     assert_eq!(judged(&[unchanged.clone()]), Verdict::Holds);
     assert_eq!(judged(&[]), Verdict::NotShown);
 
+    // What the page's runs say nothing of is neither shown nor contradicted here; that of these runs is a reason.
+    let untested = Finding { kind: UNTESTED.to_owned(), axis: None, ..unchanged.clone() };
+    let of_page = std::slice::from_ref(&untested);
+    for here_found in [&found[..], of_page, &[]] {
+        let [replayed] = &replayed(of_page, here_found, &here)[..] else { panic!() };
+        assert_eq!(replayed.verdict, Verdict::NotTested, "{replayed:?}");
+    }
+    let shown = replayed(&[unchanged.clone()], of_page, &here);
+    let Here::Nothing(reason) = &shown[0].here else { panic!("{shown:?}") };
+    assert_eq!(*reason, untested.sentence);
+
     assert!(new(&found, &found).is_empty());
     assert_eq!(new(&[], &found).len(), found.len());
 }

@@ -5,7 +5,7 @@ mod power;
 
 use fastrand::Rng;
 use wirecost_analyze::findings::simulation::{Figures, study};
-use wirecost_analyze::findings::{ALL, Finding, UNCHANGED, findings};
+use wirecost_analyze::findings::{ALL, Finding, UNCHANGED, UNTESTED, findings};
 use wirecost_analyze::measured::Measurements;
 
 fn of_kind<'a>(found: &'a [Finding], kind: &str) -> Vec<&'a Finding> {
@@ -26,7 +26,8 @@ fn interval(finding: &Finding) -> (f64, f64) {
 
 /// Those that state an effect.
 fn effects(found: &[Finding]) -> Vec<&Finding> {
-    found.iter().filter(|finding| finding.kind != UNCHANGED).collect()
+    let is_answer = |kind: &str| [UNCHANGED, UNTESTED].contains(&kind);
+    found.iter().filter(|finding| !is_answer(&finding.kind)).collect()
 }
 
 const CONNECTIONS: &[&str] = &["1", "4", "8", "32", "100", "400", "1000", "2000", "4000", "6000"];
@@ -702,7 +703,7 @@ fn an_axis_without_an_effect_is_answered() {
     assert!((20..400).contains(&number), "{answer:?}");
     assert_eq!((answer.axis.as_deref(), answer.p_value), (Some("engine"), None));
     let found = findings(&measured(1));
-    let answer = only(&found, UNCHANGED);
+    let answer = only(&found, UNTESTED);
     assert!(
         answer.sentence.ends_with("each point needs at least 3 runs (repeat.times)."),
         "{answer:?}"
@@ -711,7 +712,7 @@ fn an_axis_without_an_effect_is_answered() {
     // One sentence for all.
     let two = [("engine", &["epoll", "threads"][..]), ("cc", &["cubic", "reno", "bbr"])];
     let found = findings(&study(&two, 1, |_| Figures::default()));
-    let answer = only(&found, UNCHANGED);
+    let answer = only(&found, UNTESTED);
     let begin = "The effects of engine and cc were not tested: each point needs";
     assert!(answer.sentence.starts_with(begin), "{answer:?}");
     assert_eq!(answer.axis, None);

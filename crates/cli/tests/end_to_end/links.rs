@@ -41,6 +41,13 @@ fn traffic_gets_the_rate_and_the_round_trip_time_of_its_link() {
     // What leaves in the window was let in before: half of the rate was enough to see the link.
     let rate = number(&forward, "bits_per_second");
     assert!((40e6..103e6).contains(&rate), "{rate}");
+    // The readings in between are of the same bytes, and see the queue that TCP makes.
+    let parts = forward["parts"].as_array().unwrap();
+    let sum = |key: &str| -> f64 { parts.iter().map(|part| number(part, key)).sum() };
+    let bits: f64 =
+        parts.iter().map(|part| number(part, "bits_per_second") * number(part, "seconds")).sum();
+    assert!(parts.len() > 4 && (bits / sum("seconds") / rate - 1.0).abs() < 1e-6, "{forward}");
+    assert!(sum("queue_bytes") > 0.0, "{forward}");
     // Packets of a frame that is larger than its packets are charged one by one: 1500 bytes of IP are 1538.
     let payload = document.number("/throughput/bits_per_second");
     assert!(payload < 100e6 * 1_460.0 / 1_500.0, "{payload}");

@@ -130,6 +130,29 @@ fn the_page_of_a_single_run_is_run_again() {
     assert!(run["link"].is_object() && run["plan"].is_null(), "{run}");
 }
 
+/// A page that says how it is run again can be.
+#[test]
+fn a_run_that_a_page_cannot_repeat_has_no_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let page = |profile: &str, redact: &[&str]| {
+        fs::write(path(profile), PROFILE).unwrap();
+        let run = ["run", &path(profile), "--duration", "200ms", "--quiet", "--observe", "none"];
+        let run = Program::new(run).args(["--html", &path("page.html"), "--force"]).args(redact);
+        let run = run.finish();
+        assert!([0, 4].contains(&run.code), "{run}");
+        fs::read_to_string(path("page.html")).unwrap()
+    };
+    // Its name is more than a name where the page is read.
+    let text = page("own (1).toml", &[]);
+    assert!(text.contains("not from this page: ") && !text.contains(BEGIN), "{text}");
+    // The profile is another one after words of it were hidden.
+    let text = page("disconnect", &["--redact"]);
+    assert!(text.contains("not from this page: ") && !text.contains(BEGIN), "{text}");
+    let text = page("own.toml", &["--redact"]);
+    assert!(text.contains("wirecost replay PAGE") && text.contains(BEGIN), "{text}");
+}
+
 /// Whatever the machine does beside the test: 256 times as many bytes in a write are more throughput.
 #[test]
 fn a_ratio_of_the_page_is_measured_here_with_an_interval() {

@@ -268,10 +268,13 @@ pub struct LineCounts {
     pub cross_bytes: u64,
     /// The largest queue since the start, in bytes.
     pub longest_queue: u64,
+    /// The queue now, in bytes. 0 in older records.
+    #[serde(default)]
+    pub queue: u64,
 }
 
 impl LineCounts {
-    /// What has happened since earlier counts; the largest queue is the same.
+    /// What has happened since earlier counts; both queues are the same.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -288,6 +291,7 @@ impl LineCounts {
             cross: self.cross - earlier.cross,
             cross_bytes: self.cross_bytes - earlier.cross_bytes,
             longest_queue: self.longest_queue,
+            queue: self.queue,
         }
     }
 }
@@ -393,6 +397,21 @@ pub struct LineReport {
     pub line: NamedLine,
     /// Bits on the wire per second that it sent, cross traffic included.
     pub bits_per_second: f64,
+    /// The window in parts, from one reading of its counters to the next. Empty in older records.
+    #[serde(default)]
+    pub parts: Vec<LinePart>,
+}
+
+/// One direction of a link from one reading to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinePart {
+    /// Since the beginning of the window.
+    pub start: f64,
+    pub seconds: f64,
+    /// Bits on the wire per second, cross traffic included.
+    pub bits_per_second: f64,
+    /// Bytes that wait at its end.
+    pub queue_bytes: u64,
 }
 
 /// Errors of frames, microseconds.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use wirecost_analyze::compare::Hosts;
 use wirecost_analyze::measured::Measurements;
-use wirecost_model::document::{Document, Finding, REPLAY_VERSION, Replay};
+use wirecost_model::document::{Block, Cell, Document, Finding, REPLAY_VERSION, Replay};
 use wirecost_model::observe::FoldedStacks;
 use wirecost_model::run::{Run, RunPlan};
 use wirecost_model::status::Status;
@@ -23,6 +23,10 @@ use wirecost_study::{Definition, Matrix, Order};
 use super::read::RunSet;
 use super::{WIDTH, of_search, planned, sections};
 use crate::Failure;
+use crate::commands::study::check_replay;
+
+/// The label of the line that says how a page is run again.
+const RUN_AGAIN: &str = "run again";
 
 /// As `--format` names it.
 pub(super) const FORMAT: &str = "html";
@@ -107,6 +111,17 @@ pub(super) fn written(
     if options.redact {
         page::redact(&mut document, names);
     }
+    // Without the names that were replaced, too.
+    if let Some(Err(reason)) = document.replay.as_ref().map(check_replay) {
+        document.replay = None;
+        let sections = document.sections.iter_mut().filter(|section| section.name == page::METHOD);
+        for block in sections.flat_map(|section| &mut section.blocks) {
+            let Block::Figures(figures) = block else { continue };
+            for figure in figures.iter_mut().filter(|figure| figure.label == RUN_AGAIN) {
+                figure.value = Cell::text(format!("not from this page: {reason}"));
+            }
+        }
+    }
     let output =
         outputs::find(FORMAT).ok_or_else(|| Failure::usage(format!("unknown format {FORMAT}")))?;
     let mut text = Vec::new();
@@ -145,7 +160,10 @@ fn with_plan(name: &str, run: &Run, source: Source<'_>) -> Document {
     let replay = match (&run.plan, &run.study) {
         (Some(plan), _) => replay_of_run(plan),
         (None, Some(_)) => Err("the run is of a study, whose page can be run again".to_owned()),
-        (None, None) => Err("its record has no plan".to_owned()),
+        (None, None) => {
+            Err("its record has no plan, as of a lab with a name or a profile from standard input"
+                .to_owned())
+        }
     };
     let mut document = page::run(name, run, source, &[run_again(&replay)]);
     document.replay = replay.ok();
@@ -169,7 +187,7 @@ fn run_again(replay: &Result<Replay, String>) -> (String, String) {
         Ok(_) => "on other hosts, from this page: wirecost replay PAGE".to_owned(),
         Err(reason) => format!("not from this page: {reason}"),
     };
-    ("run again".to_owned(), how)
+    (RUN_AGAIN.to_owned(), how)
 }
 
 fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> {
@@ -194,6 +212,7 @@ fn of_study(set: &RunSet, wanted: &[TableRequest]) -> Result<Document, Failure> 
         source: Source { record: definition.map(|_| set.source.as_str()), hosts: &hosts },
         stacks: stacks(set),
         cpus: fastest_traced(set),
+        congestion_controls: by_congestion_control(set),
         cautions: tables::cautions(&measured, &planned(definition).points),
         searched: match definition.filter(|of| of.tune.is_some()) {
             Some(definition) => Some(of_search(definition, &set.runs)?),
@@ -295,6 +314,50 @@ fn fastest_traced(set: &RunSet) -> Option<(String, Run)> {
         let run = wirecost_store::read(&record(set, id)).ok()?.run;
         sampled(&run).then(|| (id.clone(), run))
     })
+}
+
+/// How studies call the axis of congestion control.
+const CONGESTION_CONTROL: [&str; 2] = ["option.cc", "cc"];
+
+/// The fastest run of each congestion control, with all that its record has, of the points that differ in nothing else and
+/// have most of them; of several such, the fastest. With what these points have in common.
+fn by_congestion_control(set: &RunSet) -> (String, Vec<(String, Run)>) {
+    type Fastest<'a> = BTreeMap<&'a str, &'a (String, Run)>;
+    let mut groups: Vec<(String, Fastest<'_>)> = Vec::new();
+    for of in set.runs.iter().filter(|(_, run)| run.status == Status::Ok && has_flows(run)) {
+        let Some(study) = &of.1.study else { continue };
+        let (own, others): (Vec<_>, Vec<_>) = study
+            .point
+            .axes
+            .iter()
+            .partition(|axis| CONGESTION_CONTROL.contains(&axis.name.as_str()));
+        let [cc] = own[..] else { continue };
+        let point: Vec<String> =
+            others.iter().map(|axis| format!("{}={}", axis.name, axis.value)).collect();
+        let point = point.join(" ");
+        let place = groups.iter().position(|(known, _)| *known == point).unwrap_or(groups.len());
+        if place == groups.len() {
+            groups.push((point, Fastest::new()));
+        }
+        let known = groups[place].1.entry(&cc.value).or_insert(of);
+        if rate(&of.1) > rate(&known.1) {
+            *known = of;
+        }
+    }
+    let fastest = |of: &Fastest<'_>| of.values().map(|(_, run)| rate(run)).fold(0.0, f64::max);
+    let most = groups
+        .into_iter()
+        .max_by(|(_, a), (_, b)| a.len().cmp(&b.len()).then(fastest(a).total_cmp(&fastest(b))));
+    let Some((point, runs)) = most else { return (String::new(), Vec::new()) };
+    let whole = |(cc, (id, _)): (&str, &(String, Run))| {
+        Some((cc.to_owned(), wirecost_store::read(&record(set, id)).ok()?.run))
+    };
+    (point, runs.into_iter().filter_map(whole).collect())
+}
+
+fn has_flows(run: &Run) -> bool {
+    let mut hosts = run.observe.iter().flat_map(|of| &of.hosts);
+    hosts.any(|of| of.tcp.as_ref().is_some_and(|tcp| !tcp.flows.is_empty()))
 }
 
 fn rate(run: &Run) -> f64 {

@@ -226,7 +226,7 @@ impl Run {
             (!self.quiet).then(|| Progress::new(io::stderr(), progress::Style::of(&io::stderr())));
         // Another run of the plan draws the same.
         self.options.draw_seed();
-        let plan = plan_of_run(&self.options, &self.hosts);
+        let plan = plan_of_run(&self.options, &self.hosts, &loaded.source);
         let passes = self.options.passes();
         let measured = self.options.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
             if let Some(progress) = &mut progress {

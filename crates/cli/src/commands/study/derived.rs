@@ -12,7 +12,6 @@ use wirecost_model::run::RunPlan;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
 use wirecost_report::tables::TableRequest;
-use wirecost_store::input::{PROFILE, read_text};
 use wirecost_study::{Definition, PLACE, Repeat, TableChoice};
 
 use super::show::show_time;
@@ -109,13 +108,21 @@ pub(crate) struct Repeated<'a> {
     pub(crate) quiet: bool,
 }
 
-/// A run as a study of one point; none where no study can have it.
-pub(crate) fn plan_of_run(options: &RunOptions, hosts: &HostOptions) -> Option<RunPlan> {
+/// A run of a profile with this text as a study of one point; none where no study can have it, or it would be another: the
+/// links of a lab with a name are not known here.
+pub(crate) fn plan_of_run(
+    options: &RunOptions,
+    hosts: &HostOptions,
+    source: &str,
+) -> Option<RunPlan> {
+    let is_named_lab = hosts.lab.as_ref().is_some_and(|name| !name.is_empty());
+    if is_named_lab || options.profile == "-" {
+        return None;
+    }
     let study = repeated(options, 1).and_then(|definition| Loaded::on(definition, hosts)).ok()?;
     let mut profiles = BTreeMap::new();
     if !options.profile.starts_with('@') {
-        let text = read_text(Path::new(&options.profile), PROFILE).ok()?;
-        profiles.insert(options.profile.clone(), text);
+        profiles.insert(options.profile.clone(), source.to_owned());
     }
     Some(RunPlan { study: study.definition.to_text(), profiles })
 }
@@ -314,6 +321,39 @@ pub(crate) fn replay_study(page: &PageStudy<'_>) -> Result<Option<MadeAgain>, Fa
     }))
 }
 
+/// Whether the plan of a page can be run anywhere: `replay` loads it in the same way.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check_replay(plan: &Replay) -> Result<(), String> {
+    let beside = tempfile::tempdir()
+        .map_err(|error| format!("cannot create a temporary directory: {error}"))?;
+    let hosts = HostOptions::default();
+    let page = PageStudy {
+        plan,
+        hosts: &hosts,
+        loopback: !is_here(plan),
+        repeat: None,
+        longest: Duration::MAX,
+        conflict: ConflictOptions::default(),
+        out: None,
+        quiet: true,
+        check: true,
+    };
+    let check = || -> Result<(), Failure> {
+        let (loaded, _) = loaded_of_page(&page, beside.path())?;
+        plan::steps(&loaded, &|name: &str| super::beside(&loaded, name)).map(drop)
+    };
+    // Nobody else knows the directory.
+    let directory = format!("{}/", beside.path().display());
+    check().map_err(|failure| failure.message.replace(&directory, ""))
+}
+
+/// Whether it names no other hosts.
+fn is_here(plan: &Replay) -> bool {
+    matches!(plan.place.as_str(), "loopback" | "lab" | "lab:direct")
+}
+
 /// The study of a page with its profiles in a directory, and what it is without.
 fn loaded_of_page(page: &PageStudy<'_>, beside: &Path) -> Result<(Loaded, Vec<String>), Failure> {
     let plan = page.plan;
@@ -321,9 +361,8 @@ fn loaded_of_page(page: &PageStudy<'_>, beside: &Path) -> Result<(Loaded, Vec<St
     let definition = Definition::parse(&plan.study).map_err(failure)?;
     // Whoever wrote the page may have left in what this wirecost leaves out.
     let (definition, more) = definition.portable().map_err(failure)?;
-    let is_here = matches!(plan.place.as_str(), "loopback" | "lab" | "lab:direct");
     let is_placed = page.loopback || page.hosts.lab.is_some() || !page.hosts.is_loopback();
-    if !is_here && !is_placed && !definition.axes.contains_key(PLACE) {
+    if !is_here(plan) && !is_placed && !definition.axes.contains_key(PLACE) {
         return Err(Failure::usage(format!(
             "the page's study ran on other hosts ({}), and a page names none",
             plan.place

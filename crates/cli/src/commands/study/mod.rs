@@ -42,7 +42,9 @@ use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 
 pub(crate) use available::Available;
-pub(crate) use derived::{Compared, PageStudy, Repeated, compare_runs, plan_of_run, replay_study};
+pub(crate) use derived::{
+    Compared, PageStudy, Repeated, check_replay, compare_runs, plan_of_run, replay_study,
+};
 pub(crate) use settings::{arguments, of_run};
 pub(crate) use source::parse_axis;
 pub(crate) use tuning::{Searched, TuneRequest, search};

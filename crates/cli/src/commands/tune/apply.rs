@@ -30,10 +30,7 @@ pub(super) fn check(hosts: &HostOptions) -> Result<(), Failure> {
         && let Err(error @ TuneError::NotPermitted { .. }) = check_rights()
     {
         let failure = Failure::new(Status::Peer, format!("--apply: {error}"));
-        return Err(match error.remedy() {
-            Some(remedy) => failure.help(format!("{remedy}, or leave it out")),
-            None => failure,
-        });
+        return Err(failure.help("run wirecost as root (sudo), or leave out --apply"));
     }
     Ok(())
 }

@@ -111,9 +111,8 @@ pub(super) fn add(
             if let Some(error) = &missing_rights
                 && levels.iter().any(|level| level != KEEP)
             {
-                let remedy = error.remedy().unwrap_or_default();
                 return Err(Failure::new(Status::Peer, format!("--factor {name}: {error}"))
-                    .help(format!("{remedy}, or leave this factor out")));
+                    .help("run wirecost as root (sudo), or leave this factor out"));
             }
         } else if is_tunable(name) {
             return Err(Failure::usage(format!("--factor {name}: unknown factor"))

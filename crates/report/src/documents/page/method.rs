@@ -9,8 +9,11 @@ use wirecost_model::units::{counted, seconds};
 use crate::documents::run::explain;
 
 /// What all runs have in common. `planned` is what a study's definition says, by label.
+/// The name of the section.
+pub const METHOD: &str = "method";
+
 pub(super) fn section(runs: &[&Run], planned: &[(String, String)]) -> Section {
-    let mut section = Section::named("method", "Method");
+    let mut section = Section::named(METHOD, "Method");
     let mut figure = |label: &str, value: String| {
         if !value.is_empty() {
             section.figure(label, Cell::text(value));

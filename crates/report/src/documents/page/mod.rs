@@ -19,6 +19,7 @@ use wirecost_model::document::Section;
 pub use charts::points::run_name;
 pub use comparison::{SavedRuns, Side, comparison};
 pub use cost_model::cost_model;
+pub use method::METHOD;
 pub use redact::{Redaction, redact};
 pub use run::run;
 pub use study::{Study, study};

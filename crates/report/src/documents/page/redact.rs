@@ -199,10 +199,14 @@ impl Pseudonyms {
                 let is_part = found[2].starts_with("::")
                     && after.is_some_and(|of| of.is_alphabetic() || of == '_');
                 let (before, found) = (&found[1], &found[2]);
+                // `</group>` ends an element of a profile.
+                let is_tag = before == "<"
+                    && after == Some('>')
+                    && found.strip_prefix('/').is_some_and(|name| !name.contains('/'));
                 // A sentence may end with it.
                 let bare = found.trim_end_matches(['.', ':', '!', '?']);
                 let end = &found[bare.len()..];
-                match is_hidden(kind, bare) && !is_part {
+                match is_hidden(kind, bare) && !is_part && !is_tag {
                     true => format!("{before}{}{end}", self.of(kind, bare)),
                     false => format!("{before}{found}"),
                 }
@@ -326,6 +330,10 @@ mod tests {
                 "read:path-1, `path-1` and \u{201c}path-1\u{201d}",
             ),
             ("file:///home/a/q tcp://10.1.2.3:5001", "file://path-2 tcp://address-1:5001"),
+            (
+                "<group><file=/home/a/x/></group> </home/a/x>",
+                "<group><file=path-1></group> <path-1>",
+            ),
             ("a@10.1.2.3 {10.1.2.3} *10.1.2.3*", "a@address-1 {address-1} *address-1*"),
             ("10.1.2.3:1-10.1.2.4:2 10.1.2.3->x", "address-1:1-address-2:2 address-1->x"),
             ("[fe80::1%eth9]:80 ::1.", "[address-3]:80 address-4."),

@@ -57,6 +57,7 @@ fn over_time(run: &Run, gathered: &mut Gathered) -> Option<Section> {
     let mut section = Section::named("over-time", "Over time");
     gathered.add(&mut section, "Throughput over time", charts::over_time::intervals(run));
     gathered.add(&mut section, "Samples of probes over time", charts::over_time::sampled(run));
+    gathered.add(&mut section, "Queue of the link over time", charts::over_time::link(run));
     section.filled()
 }
 

@@ -34,6 +34,8 @@ pub struct Study<'a> {
     pub stacks: Option<(String, FoldedStacks)>,
     /// One run with what its CPUs did over time, by its name: of all runs it would be too much to look at.
     pub cpus: Option<(String, Run)>,
+    /// One run for each congestion control, by its value, of points that differ in nothing else; with the point without it.
+    pub congestion_controls: (String, Vec<(String, Run)>),
     /// What must be known before any figure is read.
     pub cautions: Vec<Message>,
     /// The result of a search for the best setting. Its runs were chosen by results, so they are no sample: nothing
@@ -52,6 +54,7 @@ pub fn study(of: Study<'_>) -> Document {
         source,
         stacks,
         cpus,
+        congestion_controls,
         cautions,
         searched,
     } = of;
@@ -75,6 +78,7 @@ pub fn study(of: Study<'_>) -> Document {
         document.sections.extend(by_axes(measured, &mut gathered));
     }
     document.sections.extend(tables);
+    document.sections.extend(flows(&congestion_controls, &mut gathered));
     document.sections.extend(cpu_time(measured, &mut gathered));
     document.sections.extend(cpus_over_time(cpus, &mut gathered));
     if is_sample {
@@ -191,6 +195,21 @@ fn cpu_time(measured: &Measurements, gathered: &mut Gathered) -> Option<Section>
     let mut section = Section::named("cpu", "Where CPU time went");
     gathered.add(&mut section, "CPU time by kind", charts::cpu::of_points(measured));
     gathered.add(&mut section, "CPU time by layer", charts::layers::of_points(measured));
+    section.filled()
+}
+
+/// Nothing where the study has one congestion control: nobody expects it there.
+fn flows(of: &(String, Vec<(String, Run)>), gathered: &mut Gathered) -> Option<Section> {
+    let (point, runs) = of;
+    if runs.len() < 2 {
+        return None;
+    }
+    let mut section = Section::named("flows", charts::flows::WHAT);
+    gathered.add(&mut section, charts::flows::WHAT, charts::flows::beside(runs));
+    let at = if point.is_empty() { String::new() } else { format!(" at {point}") };
+    section.note(format!(
+        "Of each congestion control the run with the highest throughput{at}, and of that the flow that sent most."
+    ));
     section.filled()
 }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use maud::{Markup, html};
 use wirecost_model::document::{
-    Align, Block, Cell, Column, Emphasis, Figure, Finding, ListedRun, Message, RunList, Section,
-    Table,
+    Align, Block, Cell, Column, Effect, Emphasis, Figure, Finding, ListedRun, Message, RunList,
+    Section, Table,
 };
 use wirecost_model::metric::Unit;
 use wirecost_model::status::Status;
@@ -235,16 +235,17 @@ fn sentence(text: &str) -> String {
     format!("{begin}{}{end}", letters.as_str())
 }
 
-/// Whether two findings say the same of other points: the same metric, along the same axis, in the same direction.
+/// Whether two findings say the same of other points: the same ratio of a metric, along the same axis, in the same
+/// direction.
 fn are_alike(a: &Block, b: &Block) -> bool {
     let (Block::Finding(a), Block::Finding(b)) = (a, b) else { return false };
-    let rises = |finding: &Finding| {
-        let effect = finding.effect.as_ref()?;
-        Some(effect.value >= if effect.unit == Unit::Ratio { 1.0 } else { 0.0 })
-    };
+    let (Some(of_a), Some(of_b)) = (&a.effect, &b.effect) else { return false };
+    let rises =
+        |effect: &Effect| effect.value >= if effect.unit == Unit::Ratio { 1.0 } else { 0.0 };
     (&a.kind, &a.metric, &a.axis) == (&b.kind, &b.metric, &b.axis)
-        && a.metric.is_some()
-        && rises(a) == rises(b)
+        && a.at != b.at
+        && (&of_a.name, &of_a.between) == (&of_b.name, &of_b.between)
+        && rises(of_a) == rises(of_b)
 }
 
 /// Strength, p and interval of a finding, without its evidence.

@@ -29,7 +29,7 @@ impl Drawings {
         self.packed.push(drawing);
         html! {
             div.plot.scroll data-packed=(self.packed.len() - 1) {
-                noscript { "A script draws this chart. Its table is below." }
+                noscript { "A script draws this chart; its table has the figures." }
             }
         }
     }

@@ -35,8 +35,14 @@
   // Drawings beyond the first.
   const places = document.querySelectorAll('[data-packed]');
   if (places.length) {
-    const drawings = JSON.parse(new TextDecoder().decode(await inflated('drawings')));
-    for (const place of places) place.innerHTML = drawings[place.dataset.packed];
+    try {
+      const drawings = JSON.parse(new TextDecoder().decode(await inflated('drawings')));
+      for (const place of places) place.innerHTML = drawings[place.dataset.packed];
+    } catch (error) {
+      root.dataset.errors = +root.dataset.errors + 1;
+      root.dataset.error = error;
+      for (const place of places) place.textContent = 'This browser cannot draw this chart. The table has its figures.';
+    }
   }
 
   // Series over time: columns of numbers, byte by byte, deflated.
@@ -149,6 +155,7 @@
     const figure = button.closest('figure'), name = button.dataset.toggle;
     figure.toggle?.(name, on);
     for (const group of figure.querySelectorAll('svg [data-series]')) if (group.dataset.series === name) group.classList.toggle('off', !on);
+    figure.redraw?.();
   };
 
   // Titles of marks beside the pointer, at once.
@@ -293,7 +300,7 @@
   };
 
   // Curves: a range that is dragged over is drawn alone, until a double click.
-  const short = of => String(+of.toPrecision(6));
+  const short = of => of.toLocaleString('en', { maximumSignificantDigits: 6 });
   // Round values between two, about as many.
   const round = (from, to, number) => {
     const least = (to - from) / number, power = 10 ** Math.floor(Math.log10(least));
@@ -305,11 +312,15 @@
     const [scale, ...figures] = described.split(' '), unit = figures.pop(), [first, last, divisor] = figures.map(Number);
     const at = share => first + share * (last - first), from = at(low), to = at(high), within = value => (value - from) / (to - from);
     if (scale === 'linear') return round(from / divisor, to / divisor, number).map(value => [within(value * divisor), short(value)]);
-    if (scale === 'tail') return [0, 1 - Math.log10(5), 1, 2, 3, 4, 5, 6, 7].filter(of => of >= from && of <= to).map(of => [within(of), short(100 - 100 * 10 ** -of)]);
+    if (scale === 'tail') {
+      const nines = [0, 1 - Math.log10(5), 1, 2, 3, 4, 5, 6, 7].filter(of => of >= from && of <= to);
+      return (nines.length > 1 ? nines : [0.1, 0.5, 0.9].map(share => from + share * (to - from))).map(of => [within(of), short(100 - 100 * 10 ** -of)]);
+    }
     const [least, most] = [Math.exp(from), Math.exp(to)], decades = Math.log10(most / least);
     const powers = Array.from({ length: Math.ceil(decades) + 2 }, (_, of) => 10 ** (Math.floor(Math.log10(least)) + of));
     const values = decades < 0.5 ? round(least, most, number) : powers.flatMap(power => (decades < 2.5 ? [1, 2, 5] : [1]).map(times => times * power));
-    return values.filter(value => value >= least && value <= most).map(value => [within(Math.log(value)), show(unit, value, short)]);
+    const told = unit === 'cycles_per_kbyte' ? short : value => show(unit, value, short);
+    return values.filter(value => value >= least && value <= most).map(value => [within(Math.log(value)), told(value)]);
   }
   const letter = 7.2;
   for (const [number, grid] of [...document.querySelectorAll('svg .grid[data-area]')].entries()) {
@@ -317,51 +328,81 @@
     const [left, top, right, bottom] = grid.dataset.area.split(' ').map(Number), width = right - left, height = bottom - top;
     const whole = [...grid.children], kept = ['cx', 'cy', 'x', 'x1', 'x2', 'y', 'width', 'height', 'd'];
     const marks = [...svg.querySelectorAll('[data-series] :is(path, circle, rect), .mark > *')].map(mark => [mark, Object.fromEntries(kept.filter(of => mark.hasAttribute(of)).map(of => [of, mark.getAttribute(of)]))]);
-    const clip = element('clipPath', { id: 'part-' + number });
-    clip.append(element('rect', { x: left - 7, y: 0, width: width + 14, height: bottom + 1 }));
-    svg.prepend(clip);
+    // Labels of marks stand above the area, and nothing else does.
+    for (const [of, y] of [['part', top - 7], ['marks', 0]]) {
+      const clip = element('clipPath', { id: of + '-' + number });
+      clip.append(element('rect', { x: left - 7, y, width: width + 14, height: bottom + 1 - y }));
+      svg.prepend(clip);
+    }
     const groups = svg.querySelectorAll('[data-series], .mark'), button = figure.querySelector('.whole');
+    // The highest place of a mark between two places on the x axis; those of a line at these too.
+    function highest([mark, { cx, cy, x, y, d }], from, to) {
+      if (cx) return +cx >= from && +cx <= to ? +cy : bottom;
+      if (x) return +x >= from && +x <= to ? +y : bottom;
+      if (mark.matches('.interval')) {
+        const [at, one, other] = d.match(/-?[0-9.]+/g).map(Number);
+        return at >= from && at <= to ? Math.max(top, Math.min(one, other)) : bottom;
+      }
+      const corners = [...d.matchAll(/[ML]([^ ]+) ([^MLHV]+)|H([^V]+)V([^MLHV]+)/g)].map(of => [+(of[1] ?? of[3]), +(of[2] ?? of[4])]);
+      const ends = corners.slice(1).flatMap(([x2, y2], of) => {
+        const [x1, y1] = corners[of];
+        return [from, to].filter(at => x1 < at && at < x2).map(at => y1 + (at - x1) / (x2 - x1) * (y2 - y1));
+      });
+      return Math.min(bottom, ...ends, ...corners.filter(([at]) => at >= from && at <= to).map(([, y]) => y));
+    }
     // The part between two places on the x axis; its height ends above what is drawn there.
     function part(from, to) {
       const is = from > left || to < right;
-      let highest = bottom;
-      if (is) for (const [mark, { cx, cy, x, y, d }] of marks) {
-        if (mark.closest('.off, .mark')) continue;
-        const own = cx ? [[+cx, +cy]] : x ? [[+x, +y]] : mark.matches('.line') ? [...d.matchAll(/[ML]([^ ]+) ([^MLHV]+)|H([^V]+)V([^MLHV]+)/g)].map(of => [+(of[1] ?? of[3]), +(of[2] ?? of[4])]) : [];
-        for (const [at, value] of own) if (at >= from && at <= to) highest = Math.min(highest, value);
-      }
-      if (!is || highest >= bottom - 1) highest = top;
-      else highest = Math.max(top, highest - 0.05 * (bottom - highest));
-      const toX = x => left + (x - from) / (to - from) * width, toY = y => bottom - (bottom - y) / (bottom - highest) * height;
+      const shows = ([mark]) => !mark.closest('.off, .mark');
+      let above = is ? Math.min(bottom, ...marks.filter(shows).map(mark => highest(mark, from, to))) : top;
+      above = above >= bottom - 0.01 ? top : Math.max(top, above - 0.05 * (bottom - above));
+      const toX = x => left + (x - from) / (to - from) * width, toY = y => bottom - (bottom - y) / (bottom - above) * height;
       for (const [mark, was] of marks) {
-        const y = mark.closest('.mark') ? of => +of : toY;
+        const isMark = mark.closest('.mark'), y = isMark ? of => of : toY;
         const set = (of, value) => was[of] !== undefined && mark.setAttribute(of, is ? value : was[of]);
         for (const of of ['cx', 'x', 'x1', 'x2']) set(of, toX(was[of]));
         for (const of of ['cy', 'y']) set(of, y(was[of]));
         set('width', was.width * width / (to - from));
-        set('height', mark.closest('.mark') ? was.height : was.height * height / (bottom - highest));
+        set('height', isMark ? was.height : was.height * height / (bottom - above));
         set('d', was.d?.replace(/([MLHV])([^MLHVm]+)/g, (_, kind, at) => {
           const [a, b] = at.split(' ').map(Number);
           return kind + (kind === 'H' ? toX(a) : kind === 'V' ? y(a) : toX(a) + ' ' + y(b));
         }));
         if (dense.has(mark)) dense.set(mark, corners(mark));
       }
-      groups.forEach(group => is ? group.setAttribute('clip-path', `url(#part-${number})`) : group.removeAttribute('clip-path'));
+      groups.forEach(group => is ? group.setAttribute('clip-path', `url(#${group.matches('.mark') ? 'marks' : 'part'}-${number})`) : group.removeAttribute('clip-path'));
+      // What has the focus must not vanish.
+      if (!is && document.activeElement === button) figure.focus({ preventScroll: true });
       button.hidden = !is;
       grid.replaceChildren(...whole);
       if (!is) return;
-      const { x, y } = grid.dataset, old = whole.filter(of => of.matches('.tick'));
-      const across = ticks(y, [0, (bottom - highest) / height], 5).map(([at, text]) => [bottom - at * height, text]);
-      const along = x.startsWith('labels') ? old.map(tick => [+tick.querySelector('line').getAttribute('x1'), tick.querySelector('text').textContent]).filter(([at]) => at >= from && at <= to).map(([at, text]) => [toX(at), text])
+      const { x, y } = grid.dataset;
+      const across = ticks(y, [0, (bottom - above) / height], 5).map(([at, text]) => [bottom - at * height, text]);
+      const inside = across.some(([, text]) => letter * text.length > left - 8);
+      const labels = whole.filter(of => of.matches('.tick:has(text)')).map(tick => [+tick.querySelector('line').getAttribute('x1'), tick.querySelector('text')]).filter(([at]) => at >= from && at <= to);
+      // Labels too far from one another to say which part it is give way to numbers.
+      const along = 'labelled' in grid.dataset && (labels.length > 1 || x.startsWith('names')) ? labels.map(([at, text]) => [toX(at), text.textContent, text.hasAttribute('transform')])
         : ticks(x, [(from - left) / width, (to - left) / width], 8).map(([at, text]) => [left + at * width, text]);
-      let last = -1e9;
-      grid.replaceChildren(...across.flatMap(([at, text]) => [element('line', { x1: left, x2: right, y1: at, y2: at }), element('text', { x: left + 4, y: at - 4 }, text)]),
-        ...along.filter(([at, text]) => at - last > letter * (text.length + 2) && (last = at)).flatMap(([at, text]) => [element('line', { x1: at, x2: at, y1: bottom, y2: bottom + 5 }), element('text', { x: at, y: bottom + 19, 'text-anchor': 'middle' }, text)]));
+      let last = [-1e9, 0];
+      const apart = along.filter(([at, text, slanted]) => {
+        const half = letter * (text.length + 1.5) / 2, free = slanted || at - last[0] > half + last[1];
+        if (free) last = [at, half];
+        return free;
+      });
+      grid.replaceChildren(
+        ...across.flatMap(([at, text]) => [element('line', { x1: left, x2: right, y1: at, y2: at }), element('text', inside ? { x: left + 4, y: at - 4 } : { x: left - 7, y: at + 4, 'text-anchor': 'end' }, text)]),
+        ...apart.flatMap(([at, text, slanted]) => [element('line', { x1: at, x2: at, y1: bottom, y2: bottom + 5 }),
+          element('text', slanted ? { x: at, y: bottom + 15, 'text-anchor': 'end', transform: `rotate(-32 ${at} ${bottom + 15})` } : { x: at, y: bottom + 19, 'text-anchor': 'middle' }, text)]));
     }
     const chosen = element('rect', { class: 'chosen', y: top, height });
     let shown = [left, right], begin, dragged = false;
     const all = () => part(...shown = [left, right]);
+    figure.redraw = () => part(...shown);
     const place = event => Math.min(right, Math.max(left, new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse()).x));
+    const end = () => {
+      begin = undefined;
+      chosen.remove();
+    };
     svg.addEventListener('pointerdown', event => {
       dragged = false;
       if (event.button || event.pointerType === 'touch') return;
@@ -370,20 +411,21 @@
     });
     addEventListener('pointermove', event => {
       if (begin === undefined) return;
-      const end = place(event);
-      chosen.setAttribute('x', Math.min(begin, end));
-      chosen.setAttribute('width', Math.abs(end - begin));
-      if (Math.abs(end - begin) > 4 && !chosen.parentNode) svg.append(chosen);
+      const at = place(event);
+      chosen.setAttribute('x', Math.min(begin, at));
+      chosen.setAttribute('width', Math.abs(at - begin));
+      if (Math.abs(at - begin) > 4 && !chosen.parentNode) svg.append(chosen);
     });
     addEventListener('pointerup', event => {
       if (begin === undefined) return;
       const [low, high] = [begin, place(event)].sort((a, b) => a - b).map(at => shown[0] + (at - left) / width * (shown[1] - shown[0]));
-      begin = undefined;
       dragged = !!chosen.parentNode;
-      chosen.remove();
+      end();
       // Nothing finer than what the drawing tells apart.
       if (dragged && high - low > width / 2000) part(...shown = [low, high]);
     });
+    addEventListener('pointercancel', end);
+    dialog.addEventListener('close', end);
     // The link below the end of a drag is not meant.
     svg.addEventListener('click', event => { if (dragged) event.preventDefault(); }, true);
     svg.addEventListener('dragstart', event => event.preventDefault());

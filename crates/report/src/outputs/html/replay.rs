@@ -19,7 +19,7 @@ const FINDINGS: usize = 2_000;
 #[derive(Debug, thiserror::Error)]
 pub enum NoReplay {
     #[error(
-        "the page holds no plan (its \"Method\" says why), is no page of wirecost, or was made by an older version"
+        "the page holds no plan (its \"Method\" may say why), is no page of wirecost, or was made by an older version"
     )]
     None,
     #[error("the plan of the page is larger than {} MiB", LARGEST >> 20)]

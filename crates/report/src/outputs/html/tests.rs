@@ -1,9 +1,10 @@
 use wirecost_model::document::{
-    Axis, Cell, Chart, ChartKind, Column, Finding, Flame, FlameDifference, ListedRun, RunList,
-    RunSample, Sample, Series, Table,
+    Axis, Cell, Chart, ChartKind, Column, Effect, Finding, Flame, FlameDifference, ListedRun,
+    RunList, RunSample, Sample, Series, Table,
 };
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::FoldedStacks;
+use wirecost_model::study::Value;
 
 use super::*;
 
@@ -137,7 +138,8 @@ fn each_chart_has_its_table() {
 
 #[test]
 fn findings_that_differ_by_their_points_alone_are_folded() {
-    let page = |metrics: &[&str]| {
+    type Of<T> = fn(usize) -> T;
+    let page = |metrics: &[&str], place: Of<String>, value: Of<f64>| {
         let mut document = Document::new("title");
         let mut section = Section::named("findings", "Findings");
         for (number, metric) in metrics.iter().enumerate() {
@@ -145,9 +147,15 @@ fn findings_that_differ_by_their_points_alone_are_folded() {
                 kind: "packets".to_owned(),
                 metric: Some((*metric).to_owned()),
                 axis: Some("size".to_owned()),
-                at: Vec::new(),
+                at: vec![Value::new("connections", &place(number))],
                 sentence: format!("Sentence {number}."),
-                effect: None,
+                effect: Some(Effect {
+                    name: "ratio".to_owned(),
+                    unit: Unit::Ratio,
+                    value: value(number),
+                    interval: None,
+                    between: None,
+                }),
                 p_value: None,
                 strength: None,
                 evidence: Vec::new(),
@@ -157,12 +165,21 @@ fn findings_that_differ_by_their_points_alone_are_folded() {
         document.sections.push(section);
         written(&document)
     };
-    let folded = page(&["a", "a", "a", "b", "b"]);
+    let (places, rises): (Of<String>, Of<f64>) = (|of| of.to_string(), |_| 2.0);
+    let folded = page(&["a", "a", "a", "b", "b"], places, rises);
     assert_eq!(folded.matches("2 more such findings, at other points").count(), 1);
     let (shown, rest) = folded.split_once("more such findings").unwrap();
     assert!(shown.contains("Sentence 0") && !shown.contains("Sentence 1"), "{shown}");
     assert!(rest.contains("Sentence 2") && rest.contains("Sentence 4"), "{rest}");
-    assert!(!page(&["a", "b", "a", "b"]).contains("more such findings"));
+    let all = ["a", "a", "a"];
+    for page in [
+        page(&["a", "b", "a"], places, rises),
+        // Of the same point, and in the other direction.
+        page(&all, |_| "8".to_owned(), rises),
+        page(&all, places, |of| if of == 1 { 0.5 } else { 2.0 }),
+    ] {
+        assert!(!page.contains("more such findings"));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(super) mod cost_model;
 pub(super) mod cpu;
 pub(super) mod cpu_parts;
 pub(super) mod distribution;
+pub(super) mod flows;
 pub(super) mod forest;
 pub(super) mod heat_map;
 pub(super) mod latency;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wirecost_model::document::{Axis, Chart, Sample as Place, Series};
+use wirecost_model::link::{LinePart, LineReport};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe;
 use wirecost_model::run::{Interval, Run};
@@ -103,6 +104,33 @@ pub(in super::super) fn sampled(run: &Run) -> Built {
         }));
     }
     Ok(charts)
+}
+
+/// The busiest direction of the links, as they are emulated: its queue and what it carries.
+///
+/// # Errors
+/// Why there is no chart.
+pub(in super::super) fn link(run: &Run) -> Built {
+    let line =
+        busiest_line(run).ok_or("the links were not emulated (--lab with --rate or --rtt)")?;
+    let name = format!("link, {}", line.line.name);
+    let chart = |title: &str, noun: &str, unit: Unit, of: fn(&LinePart) -> f64| {
+        let place = |part: &LinePart| Place { x: (part.start + part.seconds) * 1e6, y: of(part) };
+        let series = Series::new(&name, line.parts.iter().map(place).collect());
+        let chart =
+            Chart::over_time(&format!("{title}, {name}"), Axis::new(noun, unit), vec![series]);
+        Chart { group: Some("link".to_owned()), ..chart }
+    };
+    Ok(vec![
+        chart("Queue", "queue", Unit::Bytes, |part| part.queue_bytes as f64),
+        chart("Rate on the wire", "rate", Unit::BitsPerSecond, |part| part.bits_per_second),
+    ])
+}
+
+/// The direction in which most bytes went.
+pub(super) fn busiest_line(run: &Run) -> Option<&LineReport> {
+    let lines = run.link.iter().flat_map(|link| &link.lines).filter(|line| line.parts.len() > 1);
+    lines.max_by_key(|line| line.line.counts.sent_bytes)
 }
 
 /// Ends of connections that send nothing have windows and rates that mean nothing.

@@ -107,9 +107,7 @@ impl<'a> Placed<'a> {
     /// ticks are divided, and their unit.
     pub(super) fn data(&self) -> String {
         let scale = match self.axis.scale {
-            // They have ticks of their own.
-            _ if !self.axis.labels.is_empty() => "labels",
-            AxisScale::Names => "labels",
+            AxisScale::Names => "names",
             AxisScale::Logarithmic => "logarithmic",
             AxisScale::Tail => "tail",
             AxisScale::Linear => "linear",

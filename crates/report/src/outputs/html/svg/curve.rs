@@ -90,6 +90,11 @@ impl Slant {
     }
 }
 
+/// A place to a thousandth of a pixel.
+fn fine(value: f64) -> String {
+    format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Series over names stand side by side.
 fn shift(chart: &Chart, place: usize, number: usize, step: f64) -> f64 {
     match chart.x.scale {
@@ -110,7 +115,7 @@ fn grid(x: &Placed<'_>, y: &Placed<'_>, left: f64, slant: Option<Slant>) -> Mark
     // Labels without room are shown in parts of the area.
     let ticks = if x.is_labelled() { ticks } else { shown.clone() };
     html! {
-        g class="grid" data-area=(area) data-x=(x.data()) data-y=(y.data()) {
+        g class="grid" data-area=(area) data-x=(x.data()) data-y=(y.data()) data-labelled[x.is_labelled()] {
             @for tick in y.ticks(5) {
                 line x1=(short(left)) x2=(short(WIDTH - RIGHT)) y1=(short(tick.place)) y2=(short(tick.place)) {}
                 text x=(short(left - 7.0)) y=(short(tick.place + 4.0)) text-anchor="end" { (tick.text) }
@@ -280,8 +285,9 @@ impl Drawing<'_> {
             @for pair in samples.windows(2) {
                 @let (from, to) = (self.x.at(pair[0].x), self.x.at(pair[1].x));
                 @let top = self.y.at(pair[0].y);
-                rect x=(short(from + 0.5)) y=(short(top)) width=(short((to - from - 1.0).max(0.5)))
-                    height=(short((base - top).max(0.0))) {
+                // Of a long tail a part can be drawn.
+                rect x=(short(from + 0.5)) y=(fine(top)) width=(short((to - from - 1.0).max(0.5)))
+                    height=(fine((base - top).max(0.0))) {
                     title {
                         (self.chart.x.show(pair[0].x)) " to " (self.chart.x.show(pair[1].x)) ": "
                         (self.chart.y.show(pair[0].y))
