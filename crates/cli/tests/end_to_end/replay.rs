@@ -146,9 +146,6 @@ fn a_run_that_a_page_cannot_repeat_has_no_plan() {
     // Its name is more than a name where the page is read.
     let text = page("own (1).toml", &[]);
     assert!(text.contains("not from this page: ") && !text.contains(BEGIN), "{text}");
-    // The profile is another one after words of it were hidden.
-    let text = page("disconnect", &["--redact"]);
-    assert!(text.contains("not from this page: ") && !text.contains(BEGIN), "{text}");
     let text = page("own.toml", &["--redact"]);
     assert!(text.contains("wirecost replay PAGE") && text.contains(BEGIN), "{text}");
 }
