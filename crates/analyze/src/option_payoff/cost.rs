@@ -8,6 +8,10 @@ use super::words::{self, Told};
 use super::{Answer, Figure, Payoff};
 use crate::conclusions::{figure, mean};
 use crate::findings::words::list;
+use crate::measured::MeasuredPoint;
+
+/// A smaller share of datagrams that do not arrive is not told.
+const UNDELIVERED: f64 = 0.05;
 
 pub(super) fn answers(payoffs: &[Payoff<'_>]) -> Vec<Answer> {
     words::groups(payoffs, false)
@@ -47,10 +51,37 @@ fn answer(payoff: &Payoff<'_>, told: &Told<'_>) -> Finding {
     if curve.sizes.len() > 1 {
         text += &format!("; {}", break_even(&payoff.break_even()));
     }
+    if let Some(undelivered) = undelivered(payoff) {
+        text += &format!("; {undelivered}");
+    }
     let sentence = words::about_option(&curve.common, &text);
     let mut finding = words::finding(curve, Figure::Cost, sentence);
     finding.evidence = evidence(payoff);
     words::with_effect(finding, payoff, Figure::Cost)
+}
+
+/// A KByte of what arrives costs all that does not: at which sizes that matters.
+fn undelivered(payoff: &Payoff<'_>) -> Option<String> {
+    let share = |point: &MeasuredPoint| {
+        let share = mean(point, |run| {
+            let of = run.datagrams.as_ref().filter(|of| of.sent > 0).ok_or("no datagrams")?;
+            Ok(1.0 - of.received.min(of.sent) as f64 / of.sent as f64)
+        });
+        share.map_or(0.0, |share| share.mean)
+    };
+    let shares = payoff.curve.sizes.iter().map(|at| (at.label, share(at.on), share(at.off)));
+    let many = shares.filter(|(_, on, off)| on.max(*off) >= UNDELIVERED);
+    let each: Vec<String> = many
+        .map(|(size, on, off)| {
+            let [on, off] = [on, off].map(|share| match share {
+                // Rounded, it would be all.
+                share if share > 0.995 && share < 1.0 => "over 99.5%".to_owned(),
+                share => words::percent(share),
+            });
+            format!("{on}{} ({off} without the option)", words::at(size))
+        })
+        .collect();
+    (!each.is_empty()).then(|| format!("of the datagrams, {} did not arrive", list(&each)))
 }
 
 fn none(common: &[Value], unclear: &[(&Payoff<'_>, Told<'_>)]) -> Finding {

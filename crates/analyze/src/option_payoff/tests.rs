@@ -1,6 +1,6 @@
 //! Studies with known answers.
 
-use wirecost_model::run::{Latency, Run};
+use wirecost_model::run::{Datagrams, Latency, Run};
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, StudyRunRef, Value};
 use wirecost_model::warning::Entry;
@@ -119,6 +119,38 @@ fn without_intervals(sentence: &str) -> String {
         }
     }
     plain.replace("  ", " ").replace(" ,", ",").replace(" ;", ";").replace(" .", ".")
+}
+
+#[test]
+fn datagrams_that_do_not_arrive_are_told() {
+    let mut study = Study::default();
+    study.option(["1", "stream"], ("option", "udp-gso"), &[20.0, 1.0, 1.0, 1.0]);
+    for run in &mut study.runs {
+        let axes = &run.study.as_ref().unwrap().point.axes;
+        let is_on = axes.iter().any(|of| of.value == "udp-gso");
+        let received = match axes[3].value.as_str() {
+            "64" if is_on => 100,
+            "64" => 99_000,
+            // Below what is told.
+            _ => 96_000,
+        };
+        run.datagrams = Some(Datagrams {
+            sent: 100_000,
+            received,
+            lost: 0,
+            late: 0,
+            reordered: None,
+            duplicated: None,
+            loss_bursts: None,
+            jitter_us: None,
+            one_way_us: None,
+            after_ramp: None,
+        });
+    }
+    let told = "; of the datagrams, over 99.5% at 64 (1.0% without the option) did not arrive.";
+    let sentences = study.sentences("payoff");
+    assert!(sentences[0].ends_with(told), "{sentences:?}");
+    assert_eq!(sentences.iter().filter(|of| of.contains("did not arrive")).count(), 1);
 }
 
 #[test]

@@ -22,6 +22,10 @@ impl Table for WanTuning {
         "throughput, convergence and CPU of both ends, by factor, and the best setting"
     }
 
+    fn concludes(&self) -> bool {
+        true
+    }
+
     fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }

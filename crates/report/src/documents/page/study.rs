@@ -64,6 +64,12 @@ pub fn study(of: Study<'_>) -> Document {
         sections.into_iter().partition(|section| section.name == "findings");
     let (about, tables): (Vec<Section>, Vec<Section>) =
         rest.into_iter().partition(|section| section.name == "runs");
+    // What a table concludes by itself stands where the findings of other studies do.
+    let concludes = |section: &Section| {
+        findings.is_empty() && section.blocks.iter().any(|of| matches!(of, Block::Finding(_)))
+    };
+    let (concluding, tables): (Vec<Section>, Vec<Section>) =
+        tables.into_iter().partition(concludes);
     let all: Vec<&Run> = measured.points.iter().flat_map(|point| &point.runs).collect();
 
     let mut document = Document::new(title);
@@ -74,6 +80,7 @@ pub fn study(of: Study<'_>) -> Document {
     let is_sample = searched.is_none();
     document.sections.extend(searched.into_iter().flatten());
     document.sections.extend(findings);
+    document.sections.extend(concluding);
     if is_sample {
         document.sections.extend(by_axes(measured, &mut gathered));
     }
