@@ -331,7 +331,7 @@ mod tests {
             ),
             ("file:///home/a/q tcp://10.1.2.3:5001", "file://path-2 tcp://address-1:5001"),
             (
-                "<group><file=/home/a/x/></group> </home/a/x>",
+                "<group><file=/home/a/x></group> </home/a/x>",
                 "<group><file=path-1></group> <path-1>",
             ),
             ("a@10.1.2.3 {10.1.2.3} *10.1.2.3*", "a@address-1 {address-1} *address-1*"),
