@@ -193,24 +193,42 @@ impl Program {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{limits} && exec \"$0\" \"$@\"")]).arg(&linked);
         command.args(arguments);
-        for (name, value) in program.command.get_envs() {
-            command.env(name, value.unwrap_or_default());
-        }
-        command
-            .current_dir(program.home.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        program.replace_command(command);
         if rustix::process::geteuid().is_root() {
             let user = new_user();
-            command.uid(user).gid(user);
+            program.command.uid(user).gid(user);
         }
         let home = program.home.path();
         for (path, mode) in [(home, 0o777), (&*home.join("tmp"), 0o777), (&*linked, 0o755)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("everybody may");
         }
-        program.command = command;
         program
+    }
+
+    /// Root without the capabilities that change a host, as in a container.
+    pub(crate) fn without_capabilities(arguments: &[&str]) -> Self {
+        let mut program = Self::new(arguments);
+        let mut command = Command::new("setpriv");
+        let without = "-net_admin,-sys_admin";
+        command
+            .args([format!("--bounding-set={without}"), format!("--inh-caps={without}")])
+            .arg(BINARY)
+            .args(arguments);
+        program.replace_command(command);
+        program
+    }
+
+    /// Has another command begin the program, with its environment and streams.
+    fn replace_command(&mut self, mut command: Command) {
+        for (name, value) in self.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        self.command = command;
     }
 
     pub(crate) fn directory(&self) -> &Path {

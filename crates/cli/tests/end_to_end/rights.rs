@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use wirecost_congestion::{Obstacle, names, obstacle};
+use wirecost_linux::privilege::skip;
 use wirecost_linux::sysctl;
 
 use crate::congestion::{Made, words};
@@ -93,6 +94,23 @@ fn labs_that_a_user_may_not_create_are_refused_with_the_right_that_is_missing() 
         let said = refused(Program::unprivileged(arguments), 3);
         assert!(said.contains(OF_HOSTS) && said.contains("as root"), "{said}");
         assert!(said.contains("without --lab"), "{said}");
+    }
+}
+
+/// Root of a container can write the journal of settings, and lacks the rights all the same.
+#[test]
+fn root_without_capabilities_is_refused_before_the_search() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("root_without_capabilities_is_refused_before_the_search", "needs root");
+    }
+    let tune = ["tune", "@rr", "--maximize", "transactions", "--out", "kept"];
+    for (more, option) in [
+        (["--factor", "tune.tcp_sack=keep,0"].as_slice(), "--factor tune.tcp_sack: "),
+        (&["--factor", "engine=epoll,io_uring", "--apply"], "--apply: "),
+    ] {
+        let program = Program::without_capabilities(&short(&[&tune[..], more].concat()));
+        let said = refused(program, 3);
+        assert!(said.contains(option) && said.contains(OF_HOSTS), "{said}");
     }
 }
 

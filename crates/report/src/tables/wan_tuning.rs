@@ -170,5 +170,7 @@ fn chart(block: &Block<'_>) -> Option<Chart> {
         None => "throughput since the start of traffic".to_owned(),
     };
     let y = Axis::new("throughput", Unit::BitsPerSecond);
-    Some(Chart::over_time(&title, y, series.collect())).filter(|chart| !chart.series.is_empty())
+    let mut chart = Chart::over_time(&title, y, series.collect());
+    chart.x.title = "time since the start of traffic".to_owned();
+    Some(chart).filter(|chart| !chart.series.is_empty())
 }

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
-use wirecost_model::document::{Chart, ChartKind, Sample, Series};
+use wirecost_model::document::{Axis, Chart, ChartKind, Sample, Series};
 use wirecost_model::metric::Unit;
 
 use super::colours::{Colours, Look};
@@ -42,6 +42,8 @@ struct Column {
 
 #[derive(Debug, Serialize)]
 struct Drawn {
+    /// The label of the x axis.
+    time: String,
     x: Unit,
     y: Unit,
     group: Option<String>,
@@ -86,6 +88,11 @@ impl Data {
         let series = lines.collect();
         let group = chart.group.clone();
         self.charts.push(Drawn {
+            // A page has room to say since when.
+            time: match chart.x.title == Axis::time().title {
+                true => "time since the window began".to_owned(),
+                false => chart.x.title.clone(),
+            },
             x: chart.x.unit,
             y: chart.y.unit,
             group,

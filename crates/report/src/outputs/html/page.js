@@ -100,7 +100,7 @@
       ...size(), series, bands, legend: { show: false },
       scales: { x: { time: false, range: (_, low, high) => [zoomed(low, high) ? low : 0, high] }, y: { range: (_, low, high) => [Math.min(0, low), chart.end ?? (high > 0 ? high * 1.05 : 1)] } },
       axes: [
-        { ...axis, space: 70, ...(below ? { values: () => [], size: 6 } : { values: tick(chart.x), label: 'time since the window began', labelSize: 20, labelFont: axis.font }) },
+        { ...axis, space: 70, ...(below ? { values: () => [], size: 6 } : { values: tick(chart.x), label: chart.time, labelSize: 20, labelFont: axis.font }) },
         { ...axis, values: tick(chart.y), size: 76, space: chart.panel ? 20 : 30 },
       ],
       cursor: { drag: { x: true, y: false }, sync: chart.group ? { key: chart.group, setSeries: false } : undefined, points: { size: 6 } },
