@@ -1,4 +1,4 @@
-//! `report`: how long it takes to make the table of many runs, and their page.
+//! `report`: how long it takes to make the table of many runs, and to make and draw their page.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,6 +15,7 @@ use wirecost_model::run::Run;
 use wirecost_model::study::{Point, StudyRunRef, Value};
 use wirecost_report::outputs::{self, TerminalStyle};
 use wirecost_report::tables::{self, TableRequest};
+use wirecost_store::{Record, Recorder};
 
 use crate::callgrind::instructions;
 use crate::paired::center;
@@ -27,6 +28,8 @@ const SIZES: [&str; 5] = ["64k", "16k", "8k", "1k", "64"];
 const GOAL: f64 = 0.5;
 /// Goal: maximum time to make the page, from start to end.
 const PAGE_GOAL: f64 = 2.0;
+/// Goal: maximum time in which a browser draws it.
+const DRAWN_GOAL: f64 = 3.0;
 
 /// Time `wirecost report` on a study of a thousand runs.
 ///
@@ -61,6 +64,8 @@ struct Rounds {
     pages: Vec<Took>,
     /// Of a page.
     page_bytes: u64,
+    /// What a browser takes for the page, less what it takes for an empty one; or why that is not known.
+    drawn: Result<Vec<f64>, String>,
 }
 
 /// Seconds.
@@ -73,16 +78,27 @@ impl Report {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
         let wirecost = self.program.find()?;
         let folder = tempfile::tempdir().map_err(told)?;
-        let run = self.record(&wirecost, folder.path())?;
+        let record = self.record(&wirecost, folder.path())?;
         let study = folder.path().join("study");
-        let bytes = self.make(&run, &study)?;
+        let bytes = self.make(&record, &study)?;
         let page = folder.path().join("page.html");
-        let mut rounds =
-            Rounds { whole: Vec::new(), tables: Vec::new(), pages: Vec::new(), page_bytes: 0 };
+        let empty = folder.path().join("empty.html");
+        fs::write(&empty, "<!doctype html><html data-charts=0 data-drawn=0>").map_err(told)?;
+        let mut rounds = Rounds {
+            whole: Vec::new(),
+            tables: Vec::new(),
+            pages: Vec::new(),
+            page_bytes: 0,
+            drawn: Ok(Vec::new()),
+        };
         for _ in 0..self.rounds {
             rounds.whole.push(command(&wirecost, &arguments(&study))?);
             rounds.tables.push(in_process(&study)?);
             rounds.pages.push(command(&wirecost, &page_arguments(&study, &page))?);
+            rounds.drawn = rounds.drawn.and_then(|mut drawn| {
+                drawn.push(in_browser(&page)? - in_browser(&empty)?);
+                Ok(drawn)
+            });
         }
         rounds.page_bytes = fs::metadata(&page).map_err(told)?.len();
         let counted = match self.no_instructions {
@@ -92,29 +108,29 @@ impl Report {
         self.table(out, bytes, &rounds, counted).map_err(told)
     }
 
-    /// A real run.
-    fn record(&self, wirecost: &Path, folder: &Path) -> Result<Run, String> {
-        let directory = match &self.record {
-            Some(directory) => directory.clone(),
-            None => {
-                let directory = folder.join("one");
-                let status = Command::new(wirecost)
-                    .args(["run", "@stream", "--duration", "500ms", "--quiet", "--out"])
-                    .arg(&directory)
-                    .stdout(Stdio::null())
-                    .status()
-                    .map_err(told)?;
-                if !status.success() {
-                    return Err(format!("the run to make the others of failed: {status}"));
-                }
-                directory
-            }
-        };
-        read(&directory)
+    /// The record of a real run.
+    fn record(&self, wirecost: &Path, folder: &Path) -> Result<PathBuf, String> {
+        if let Some(directory) = &self.record {
+            return Ok(directory.clone());
+        }
+        let directory = folder.join("one");
+        let status = Command::new(wirecost)
+            .args(["run", "@stream", "--duration", "500ms", "--quiet", "--out"])
+            .arg(&directory)
+            .stdout(Stdio::null())
+            .status()
+            .map_err(told)?;
+        match status.success() {
+            true => Ok(directory),
+            false => Err(format!("the run to make the others of failed: {status}")),
+        }
     }
 
-    /// The study, and how large its documents are.
-    fn make(&self, run: &Run, study: &Path) -> Result<u64, String> {
+    /// The study, and how large its records are.
+    fn make(&self, record: &Path, study: &Path) -> Result<u64, String> {
+        let Record { run, .. } = wirecost_store::read(record).map_err(told)?;
+        let hosts = fs::read(record.join(wirecost_store::HOSTS)).map_err(told)?;
+        let hosts = serde_json::from_slice(&hosts).map_err(told)?;
         let connections = self.runs.div_ceil(REPEATS * SIZES.len() as u32);
         let listed: Vec<String> = (1..=connections).map(|number| number.to_string()).collect();
         let text = format!(
@@ -142,15 +158,20 @@ impl Report {
                 order: number + 1,
                 search: None,
             });
+            let faster = 1.0 + 0.01 * f64::from(repeat) + 0.001 * f64::from(place);
             if let Some(moved) = &mut run.throughput {
-                moved.bits_per_second *= 1.0 + 0.01 * f64::from(repeat) + 0.001 * f64::from(place);
+                moved.bits_per_second *= faster;
+            }
+            let of_hosts = run.hosts.iter_mut().map(|host| &mut host.cycles_per_kbyte);
+            let of_machines = run.machines.iter_mut().map(|machine| &mut machine.cycles_per_kbyte);
+            for cost in of_hosts.chain(of_machines).flatten() {
+                *cost /= faster;
             }
             let record = study.join(format!("runs/{:04}-{:02}", place + 1, repeat + 1));
-            fs::create_dir_all(&record).map_err(told)?;
-            let text = serde_json::to_vec_pretty(&run).map_err(told)?;
-            bytes += text.len() as u64;
-            fs::write(record.join("run.json"), text).map_err(told)?;
-            fs::write(record.join("hosts.json"), "{}").map_err(told)?;
+            Recorder::create(&record).and_then(|into| into.save(&run, &hosts)).map_err(told)?;
+            for file in fs::read_dir(&record).map_err(told)? {
+                bytes += file.and_then(|file| file.metadata()).map_err(told)?.len();
+            }
         }
         Ok(bytes)
     }
@@ -171,7 +192,7 @@ impl Report {
         let verdict = |is_met: bool| if is_met { "met" } else { "missed" };
         writeln!(
             out,
-            "The table of {} runs ({:.1} MB of documents), medians of {}:\n",
+            "The table of {} runs ({:.1} MB of records), medians of {}:\n",
             self.runs,
             bytes as f64 / 1e6,
             self.rounds
@@ -193,6 +214,19 @@ impl Report {
             verdict(page <= PAGE_GOAL),
             rounds.page_bytes as f64 / 1e6
         )?;
+        match &rounds.drawn {
+            Ok(drawn) => {
+                let drawn = center(drawn).unwrap_or_default();
+                writeln!(
+                    out,
+                    "  drawing it in Chromium             {:>12.0} ms, goal {:.0}: {}",
+                    drawn * 1e3,
+                    DRAWN_GOAL * 1e3,
+                    verdict(drawn <= DRAWN_GOAL)
+                )?;
+            }
+            Err(why) => writeln!(out, "  drawing it in Chromium                 unknown: {why}")?,
+        }
         match counted {
             Some(counted) => writeln!(
                 out,
@@ -237,6 +271,28 @@ fn command(wirecost: &Path, arguments: &[&std::ffi::OsStr]) -> Result<Took, Stri
     match status.success() {
         true => Ok(Took { wall, cpu }),
         false => Err(format!("wirecost report failed: {status}")),
+    }
+}
+
+/// Seconds of a browser from its start to its end, with all of a page drawn.
+fn in_browser(page: &Path) -> Result<f64, String> {
+    let profile = tempfile::tempdir().map_err(told)?;
+    let start = Instant::now();
+    // In virtual time only what the browser computes takes time: it does not wait.
+    let output = Command::new("chromium")
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .args(["--virtual-time-budget=5000", "--window-size=1000,2000"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .map_err(|error| format!("chromium: {error}"))?;
+    let took = start.elapsed().as_secs_f64();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let attribute = |name: &str| dom.split_once(name)?.1.split('"').nth(1).map(str::to_owned);
+    match (attribute("data-drawn="), attribute("data-charts=")) {
+        (Some(drawn), Some(charts)) if drawn == charts => Ok(took),
+        (Some(drawn), Some(charts)) => Err(format!("chromium drew {drawn} of {charts} charts")),
+        _ => Err(format!("chromium drew no page: {}", output.status)),
     }
 }
 

@@ -57,16 +57,18 @@ pub(super) fn find<'a>(
     tested(tests, |p_value, trend| trend.finding(kind, p_value))
 }
 
-/// Whether a figure is known at enough points of a line to be tested.
-pub(super) fn is_tested(line: &Line<'_>, metric: &str) -> bool {
-    !known(line, metric).is_empty()
+/// Whether a figure is known at enough points of one of these lines to be tested.
+pub(super) fn is_tested(lines: &[Line<'_>], metric: &str) -> bool {
+    let figure = Figure::of(metric);
+    lines.iter().any(|line| !figure.along(line).is_empty())
 }
 
 /// The lines on which the figure is known, each with the p-value of having no trend.
 pub(super) fn trends<'a>(lines: Vec<Line<'a>>, subject: &Subject) -> Vec<(f64, Trend<'a>)> {
+    let figure = Figure::of(subject.metric);
     let mut tests = Vec::new();
     for line in lines {
-        for (whose, selector, stops, figures) in known(&line, subject.metric) {
+        for (whose, selector, stops, figures) in figure.along(&line) {
             if let Some(turn) = umbrella(&figures, &[Shape::Hill, Shape::Valley]) {
                 let trend = Trend {
                     confounders: line.confounders(),
@@ -74,7 +76,7 @@ pub(super) fn trends<'a>(lines: Vec<Line<'a>>, subject: &Subject) -> Vec<(f64, T
                     noun: format!("{whose}{}", subject.noun),
                     verbs: subject.verbs,
                     least: subject.least,
-                    selector,
+                    selector: selector.clone(),
                     figures,
                     turn,
                 };
@@ -85,23 +87,40 @@ pub(super) fn trends<'a>(lines: Vec<Line<'a>>, subject: &Subject) -> Vec<(f64, T
     tests
 }
 
-type Known<'a> = (&'static str, Selector, Vec<Stop<'a>>, Vec<Vec<f64>>);
-
-fn known<'a>(line: &Line<'a>, metric: &str) -> Vec<Known<'a>> {
-    let of_ends: Vec<_> = ENDS
-        .iter()
-        .filter_map(|(host, whose)| of(line, &format!("{host}{metric}"), whose))
-        .collect();
-    match of_ends.is_empty() {
-        true => of(line, metric, "").into_iter().collect(),
-        false => of_ends,
-    }
+/// A figure, and whose it is: at each end, and of all machines together.
+struct Figure {
+    of_ends: Vec<Whose>,
+    of_all: Option<Whose>,
 }
 
-fn of<'a>(line: &Line<'a>, name: &str, whose: &'static str) -> Option<Known<'a>> {
-    let selector = metrics::find(name).ok()?;
-    let (stops, figures) = line.measured(&selector)?;
-    Some((whose, selector, stops, figures))
+type Whose = (&'static str, Selector);
+
+/// Whose figure, where it is known, and its values there.
+type Known<'a, 's> = (&'static str, &'s Selector, Vec<Stop<'a>>, Vec<Vec<f64>>);
+
+impl Figure {
+    fn of(metric: &str) -> Self {
+        let of = |name: &str, whose| Some((whose, metrics::find(name).ok()?));
+        Self {
+            of_ends: (ENDS.iter())
+                .filter_map(|(host, whose)| of(&format!("{host}{metric}"), *whose))
+                .collect(),
+            of_all: of(metric, ""),
+        }
+    }
+
+    /// Of the ends where it is known, else of all together.
+    fn along<'a, 's>(&'s self, line: &Line<'a>) -> Vec<Known<'a, 's>> {
+        let known = |(whose, selector): &'s Whose| {
+            let (stops, figures) = line.measured(selector)?;
+            Some((*whose, selector, stops, figures))
+        };
+        let of_ends: Vec<_> = self.of_ends.iter().filter_map(known).collect();
+        match of_ends.is_empty() {
+            true => self.of_all.iter().filter_map(known).collect(),
+            false => of_ends,
+        }
+    }
 }
 
 impl<'a> Trend<'a> {

@@ -107,7 +107,7 @@ fn answer(
         question = Question::Course;
         lines.retain(|line| line.axis == axis);
         groups.retain(|(fixed, _)| lines.iter().any(|line| line.fixed == *fixed));
-        metrics.retain(|metric| lines.iter().any(|line| trend::is_tested(line, &metric.name)));
+        metrics.retain(|metric| trend::is_tested(&lines, &metric.name));
     }
     let correction = Correction::of(question, questions);
     let (mut names, mut evidence, mut untested) = (Vec::new(), Vec::new(), Vec::new());

@@ -4,8 +4,11 @@ use fastrand::Rng;
 
 const SEED: u64 = 0x0057_1ec1;
 
-/// Maximum number of shuffles, which limits the smallest p-value.
+/// Maximum number of shuffles.
 const DRAWS: u32 = 19_999;
+
+/// The smallest p-value that so many can give.
+pub const LEAST: f64 = 1.0 / (DRAWS as f64 + 1.0);
 
 /// Stop after this number of shuffles with as large a statistic: the p-value is large enough to know.
 const ENOUGH: u32 = 20;

@@ -3,7 +3,8 @@
 
 use fastrand::Rng;
 
-use super::{bootstrap, permutation};
+use super::bootstrap;
+use super::umbrella::{Shape, umbrella};
 
 /// Parameters of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +29,7 @@ pub struct Fit {
     pub peak: Option<(f64, f64)>,
     /// Share of the variance of the logarithms that it explains.
     pub explained: f64,
-    /// p-value of a constant in place of the law.
+    /// p-value of a constant in place of the law, which rises to its peak and falls from it.
     pub p_value: f64,
 }
 
@@ -44,66 +45,143 @@ impl Law {
     pub fn peak(&self) -> Option<f64> {
         (self.coherency > 0.0).then(|| ((1.0 - self.contention).max(0.0) / self.coherency).sqrt())
     }
+}
+
+/// Sums over values `y` of a number, which say all of them that a fit needs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    values: f64,
+    squares: f64,
+    inverses: f64,
+}
+
+/// The numbers that values belong to: the law is fitted to many values of the same numbers.
+struct Numbers {
+    all: Vec<Number>,
+    /// Place of the number of each value.
+    places: Vec<usize>,
+}
+
+struct Number {
+    n: f64,
+    /// How many values it has.
+    count: f64,
+    /// What `n / y` is linear in.
+    terms: [f64; TERMS],
+}
+
+const TERMS: usize = 3;
+
+/// Sums of products for least squares: of each two terms, and of each term with what is fitted.
+type Products = [[f64; TERMS + 1]; TERMS];
+
+impl Numbers {
+    fn of(points: &[(f64, f64)]) -> Self {
+        let mut all: Vec<f64> = points.iter().map(|(n, _)| *n).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        let place = |n: f64| all.partition_point(|other| *other < n);
+        let places: Vec<usize> = points.iter().map(|(n, _)| place(*n)).collect();
+        let number = |(place, n): (usize, &f64)| Number {
+            n: *n,
+            count: places.iter().filter(|other| **other == place).count() as f64,
+            terms: [1.0, n - 1.0, n * (n - 1.0)],
+        };
+        Self { all: all.iter().enumerate().map(number).collect(), places }
+    }
+
+    /// Of each number, where these are all values.
+    fn sums(&self, values: impl Iterator<Item = f64>) -> Vec<Sums> {
+        let mut all = vec![Sums::default(); self.all.len()];
+        for (place, value) in self.places.iter().zip(values) {
+            let sums = &mut all[*place];
+            sums.values += value;
+            sums.squares += value * value;
+            sums.inverses += 1.0 / value;
+        }
+        all
+    }
 
     /// The law of least relative squares: `n / y` is linear in three terms, of which none is negative.
     /// With weights by `y` itself noise would be favoured that makes it larger, so they are taken from
     /// the law that is found, and that again.
-    fn fit(points: &[(f64, f64)]) -> Option<Self> {
-        let mut weights: Vec<f64> = points.iter().map(|(n, y)| y / n).collect();
-        let mut law = None;
-        for _ in 0..3 {
-            let found = least_squares(points, &weights)?;
-            weights = points.iter().map(|(n, _)| found.at(*n) / n).collect();
-            law = Some(found);
+    fn fit(&self, sums: &[Sums]) -> Option<Law> {
+        // The weight of a value is `y / n`.
+        let by_values = |number: &Number, sums: &Sums| {
+            (sums.squares / number.n.powi(2), sums.values / number.n)
+        };
+        let mut law = least_squares(&self.products(sums, by_values))?;
+        for _ in 0..2 {
+            let by_law = |number: &Number, sums: &Sums| {
+                let weight = (law.at(number.n) / number.n).powi(2);
+                (weight * number.count, weight * number.n * sums.inverses)
+            };
+            law = least_squares(&self.products(sums, by_law))?;
         }
-        law
+        Some(law)
+    }
+
+    /// Where `weighted` is, of the values of a number, the sum of the squares of weights, and that of
+    /// these with `n / y`.
+    fn products(&self, sums: &[Sums], weighted: impl Fn(&Number, &Sums) -> (f64, f64)) -> Products {
+        let mut products = Products::default();
+        for (number, sums) in self.all.iter().zip(sums) {
+            let (weights, fitted) = weighted(number, sums);
+            for (row, a) in products.iter_mut().zip(number.terms) {
+                for (product, b) in row.iter_mut().zip(number.terms) {
+                    *product += weights * a * b;
+                }
+                row[TERMS] += fitted * a;
+            }
+        }
+        products
     }
 }
 
 /// Each of the last two terms is in or not: the best of these fits in which no term is negative.
-fn least_squares(points: &[(f64, f64)], weights: &[f64]) -> Option<Law> {
-    let terms = |n: f64| [1.0, n - 1.0, n * (n - 1.0)];
-    let mut best: Option<(f64, [f64; 3])> = None;
-    for chosen in [&[0, 1, 2][..], &[0, 1], &[0, 2], &[0]] {
-        let mut matrix = [[0.0; 4]; 3];
-        for ((n, y), weight) in points.iter().zip(weights) {
-            let terms = terms(*n);
-            for (row, a) in chosen.iter().enumerate() {
-                for (column, b) in chosen.iter().enumerate() {
-                    matrix[row][column] += weight * weight * terms[*a] * terms[*b];
-                }
-                matrix[row][3] += weight * weight * terms[*a] * n / y;
+fn least_squares(products: &Products) -> Option<Law> {
+    let fitted = |chosen: &[usize]| {
+        let mut matrix = Products::default();
+        for (row, a) in chosen.iter().enumerate() {
+            for (column, b) in chosen.iter().enumerate() {
+                matrix[row][column] = products[*a][*b];
             }
+            matrix[row][TERMS] = products[*a][TERMS];
         }
-        let Some(solved) = solve(matrix, chosen.len()) else { continue };
-        let mut all = [0.0; 3];
+        let solved = solve(matrix, chosen.len())?;
+        let mut all = [0.0; TERMS];
         for (place, value) in chosen.iter().zip(solved) {
             all[*place] = value;
         }
-        if all[0] <= 0.0 || all.iter().any(|value| *value < 0.0) {
-            continue;
-        }
-        let error = points.iter().zip(weights).map(|((n, y), weight)| {
-            let fitted: f64 = terms(*n).iter().zip(all).map(|(term, value)| term * value).sum();
-            (weight * (n / y - fitted)).powi(2)
-        });
-        let error: f64 = error.sum();
-        if best.is_none_or(|(least, _)| error < least) {
-            best = Some((error, all));
-        }
-    }
-    let (_, [a, b, c]) = best?;
+        (all[0] > 0.0 && all.iter().all(|value| *value >= 0.0)).then_some(all)
+    };
+    // More terms leave less.
+    let best = fitted(&[0, 1, 2])
+        .or_else(|| {
+            let left = |all: &[f64; TERMS]| -> f64 {
+                let of_term = |(row, value): (&[f64; TERMS + 1], &f64)| {
+                    let with_all: f64 =
+                        row.iter().zip(all).map(|(product, other)| product * other).sum();
+                    value * (with_all - 2.0 * row[TERMS])
+                };
+                products.iter().zip(all).map(of_term).sum()
+            };
+            let two = [fitted(&[0, 1]), fitted(&[0, 2])];
+            two.into_iter().flatten().min_by(|a, b| left(a).total_cmp(&left(b)))
+        })
+        .or_else(|| fitted(&[0]));
+    let [a, b, c] = best?;
     Some(Law { rate: 1.0 / a, contention: b / a, coherency: c / a })
 }
 
 /// By elimination, of the first `size` rows; `None` where they say the same.
-fn solve(mut matrix: [[f64; 4]; 3], size: usize) -> Option<[f64; 3]> {
+fn solve(mut matrix: Products, size: usize) -> Option<[f64; TERMS]> {
     for pivot in 0..size {
         let largest = (pivot..size)
             .max_by(|a, b| matrix[*a][pivot].abs().total_cmp(&matrix[*b][pivot].abs()))?;
         matrix.swap(pivot, largest);
         let row = matrix[pivot];
-        if row[pivot].abs() < 1e-12 * row[3].abs().max(f64::MIN_POSITIVE) {
+        if row[pivot].abs() < 1e-12 * row[TERMS].abs().max(f64::MIN_POSITIVE) {
             return None;
         }
         for other in (0..size).filter(|other| *other != pivot) {
@@ -113,9 +191,9 @@ fn solve(mut matrix: [[f64; 4]; 3], size: usize) -> Option<[f64; 3]> {
             }
         }
     }
-    let mut solved = [0.0; 3];
+    let mut solved = [0.0; TERMS];
     for (place, value) in solved.iter_mut().enumerate().take(size) {
-        *value = matrix[place][3] / matrix[place][place];
+        *value = matrix[place][TERMS] / matrix[place][place];
     }
     solved.iter().all(|value| value.is_finite()).then_some(solved)
 }
@@ -124,30 +202,26 @@ fn solve(mut matrix: [[f64; 4]; 3], size: usize) -> Option<[f64; 3]> {
 /// values that are not positive.
 #[must_use]
 pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
-    let mut numbers: Vec<f64> = points.iter().map(|(n, _)| *n).collect();
-    numbers.sort_by(f64::total_cmp);
-    numbers.dedup();
-    if numbers.len() < 5 || points.iter().any(|(n, y)| *n < 1.0 || *y <= 0.0) {
+    let numbers = Numbers::of(points);
+    if numbers.all.len() < 5 || points.iter().any(|(n, y)| *n < 1.0 || *y <= 0.0) {
         return None;
     }
-    let law = Law::fit(points)?;
-    let explained = explained(points, &law);
-    let mut values: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
-    let p_value = permutation::p_value(explained, |random: &mut Rng| {
-        random.shuffle(&mut values);
-        let shuffled: Vec<(f64, f64)> =
-            points.iter().zip(&values).map(|((n, _), y)| (*n, *y)).collect();
-        Law::fit(&shuffled).map_or(f64::NEG_INFINITY, |law| self::explained(&shuffled, &law))
-    });
+    let mut groups = vec![Vec::new(); numbers.all.len()];
+    for (place, (_, y)) in numbers.places.iter().zip(points) {
+        groups[*place].push(*y);
+    }
+    let law = numbers.fit(&numbers.sums(points.iter().map(|(_, y)| *y)))?;
+    let logarithms: Vec<f64> = points.iter().map(|(_, y)| y.ln()).collect();
+    let mut residuals: Vec<f64> = points.iter().map(|(n, y)| (y / law.at(*n)).ln()).collect();
+    let explained = explained(&logarithms, &residuals);
     // Residuals are smaller than errors by what the three parameters took.
     let count = points.len() as f64;
     let wider = (count / (count - 3.0)).sqrt();
-    let residuals: Vec<f64> = points.iter().map(|(n, y)| wider * (y / law.at(*n)).ln()).collect();
+    residuals.iter_mut().for_each(|residual| *residual *= wider);
     let laws = bootstrap::draws(|random: &mut Rng| {
         let errors = bootstrap::resample(&residuals, random);
-        let drawn: Vec<(f64, f64)> =
-            points.iter().zip(errors).map(|((n, _), e)| (*n, law.at(*n) * e.exp())).collect();
-        Law::fit(&drawn)
+        numbers
+            .fit(&numbers.sums(points.iter().zip(errors).map(|((n, _), e)| law.at(*n) * e.exp())))
     });
     Some(Fit {
         law,
@@ -156,16 +230,15 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
         coherency: bootstrap::middle(&laws, |law| Some(law.coherency))?,
         peak: bootstrap::middle(&laws, Law::peak),
         explained,
-        p_value,
+        p_value: umbrella(&groups, &[Shape::Hill])?.p_value,
     })
 }
 
-fn explained(points: &[(f64, f64)], law: &Law) -> f64 {
-    let logs: Vec<f64> = points.iter().map(|(_, y)| y.ln()).collect();
-    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    let all: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    let rest: f64 =
-        points.iter().zip(&logs).map(|((n, _), log)| (log - law.at(*n).ln()).powi(2)).sum();
+/// Share of the variance of values that residuals are not.
+fn explained(values: &[f64], residuals: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let all: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let rest: f64 = residuals.iter().map(|residual| residual.powi(2)).sum();
     if all > 0.0 { 1.0 - rest / all } else { 0.0 }
 }
 

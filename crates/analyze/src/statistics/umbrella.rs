@@ -24,26 +24,43 @@ pub struct Turn {
 
 /// The shape that fits best, and how often shuffled values would fit any of these shapes as well: the
 /// test of H. Mack and D. Wolfe for an unknown turn (Journal of the American Statistical Association 76,
-/// 1981), with the distribution by permutation. `None` for fewer than three groups, or an empty one.
+/// 1981), with the distribution by permutation, or a bound of it where permutations would be too many.
+/// `None` for fewer than three groups, or an empty one.
 #[must_use]
 pub fn umbrella(groups: &[Vec<f64>], shapes: &[Shape]) -> Option<Turn> {
     if groups.len() < 3 || groups.iter().any(Vec::is_empty) {
         return None;
     }
     let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-    let values: Vec<f64> = groups.iter().flatten().copied().collect();
-    let (seen, shape, at) = best(&values, &sizes, shapes)?;
-    let mut shuffled = values;
+    let mut order = Order::of(groups);
+    let mut pairs = Pairs::of(&sizes);
+    let (seen, shape, at) = best(pairs.standardized(&order), shapes)?;
+    let rarer = bound(seen, sizes.len() * shapes.len());
+    if rarer < permutation::LEAST {
+        return Some(Turn { shape, at, p_value: rarer });
+    }
     let p_value = permutation::p_value(seen, |random: &mut Rng| {
-        random.shuffle(&mut shuffled);
-        best(&shuffled, &sizes, shapes).map_or(f64::NEG_INFINITY, |(value, ..)| value)
+        random.shuffle(&mut order.groups);
+        best(pairs.standardized(&order), shapes).map_or(f64::NEG_INFINITY, |(value, ..)| value)
     });
     Some(Turn { shape, at, p_value })
 }
 
+/// Upper bound of the probability that the largest of so many standardized statistics reaches a value.
+///
+/// Each is a sum of independent counts of Mann and Whitney: of the top with all others, and on either side
+/// of each group with those before it. The logarithm of the moment generating function of such a count of
+/// `m` and `n` values is a sum over `i` of `L((m + i) t / 2) - L(i t / 2)` with `L(x) = ln(sinh(x) / x)`. As a
+/// function of the square of `x`, `L` is concave and begins with the slope 1/6; so the sum is
+/// at most that of a normal distribution with the same variance, of which this is Chernoff's bound. A tie counts
+/// as the mean of both orders, so ties make none larger.
+fn bound(largest: f64, statistics: usize) -> f64 {
+    let one = (-largest.max(0.0).powi(2) / 2.0).exp();
+    (statistics as f64 * one).min(1.0)
+}
+
 /// The largest standardized statistic over all shapes and turning points.
-fn best(values: &[f64], sizes: &[usize], shapes: &[Shape]) -> Option<(f64, Shape, usize)> {
-    let of_turns = standardized(values, sizes);
+fn best(of_turns: &[f64], shapes: &[Shape]) -> Option<(f64, Shape, usize)> {
     let all = of_turns.iter().enumerate().flat_map(|(at, z)| {
         shapes.iter().map(move |shape| match shape {
             Shape::Hill => (*z, *shape, at),
@@ -53,41 +70,93 @@ fn best(values: &[f64], sizes: &[usize], shapes: &[Shape]) -> Option<(f64, Shape
     all.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// For a hill with its top at each group: pairs of values in the right order, less how many chance
-/// gives, over the standard deviation of that.
-fn standardized(values: &[f64], sizes: &[usize]) -> Vec<f64> {
-    let groups = sizes.len();
-    let starts: Vec<usize> =
-        sizes.iter().scan(0, |next, size| Some(std::mem::replace(next, *next + size))).collect();
-    let of = |group: usize| &values[starts[group]..starts[group] + sizes[group]];
-    // By the later group of each pair: those that rise; by the earlier: those that fall.
-    let (mut rise_to, mut fall_from) = (vec![0.0; groups], vec![0.0; groups]);
-    for first in 0..groups {
-        for second in first + 1..groups {
-            let mut rises = 0.0;
-            for a in of(first) {
-                for b in of(second) {
-                    rises += if b > a {
-                        1.0
-                    } else if b == a {
-                        0.5
-                    } else {
-                        0.0
-                    };
-                }
-            }
-            rise_to[second] += rises;
-            fall_from[first] += (sizes[first] * sizes[second]) as f64 - rises;
+/// The groups of all values, from the least value to the largest.
+struct Order {
+    groups: Vec<usize>,
+    /// How many values are equal, of each value.
+    ties: Vec<usize>,
+}
+
+impl Order {
+    fn of(groups: &[Vec<f64>]) -> Self {
+        let each = groups.iter().enumerate();
+        let mut values: Vec<(f64, usize)> = each
+            .flat_map(|(group, values)| values.iter().map(move |value| (*value, group)))
+            .collect();
+        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self {
+            ties: values.chunk_by(|a, b| a.0 == b.0).map(<[_]>::len).collect(),
+            groups: values.into_iter().map(|(_, group)| group).collect(),
         }
     }
-    (0..groups)
-        .map(|top| {
-            let right: f64 =
-                rise_to[..=top].iter().sum::<f64>() + fall_from[top..].iter().sum::<f64>();
+}
+
+/// Counts pairs of values of different groups that are in the right order.
+struct Pairs {
+    /// Mean and standard deviation of the number, for a hill with its top at each group.
+    moments: Vec<(f64, f64)>,
+    /// How many values were seen, of the groups before each and of all.
+    before: Vec<u32>,
+    /// By the later group of each pair: twice those that rise.
+    rise_to: Vec<u32>,
+    /// By the earlier: twice those that fall.
+    fall_from: Vec<u32>,
+    standardized: Vec<f64>,
+}
+
+impl Pairs {
+    fn of(sizes: &[usize]) -> Self {
+        let moments = (0..sizes.len()).map(|top| {
             let (mean, variance) = moments(sizes, top);
-            if variance > 0.0 { (right - mean) / variance.sqrt() } else { 0.0 }
-        })
-        .collect()
+            (mean, variance.sqrt())
+        });
+        Self {
+            moments: moments.collect(),
+            before: vec![0; sizes.len() + 1],
+            rise_to: vec![0; sizes.len()],
+            fall_from: vec![0; sizes.len()],
+            standardized: vec![0.0; sizes.len()],
+        }
+    }
+
+    /// For a hill with its top at each group: pairs in the right order, less how many chance gives, over the
+    /// standard deviation of that.
+    fn standardized(&mut self, order: &Order) -> &[f64] {
+        self.before.fill(0);
+        self.rise_to.fill(0);
+        self.fall_from.fill(0);
+        let mut rest = order.groups.as_slice();
+        for equal in &order.ties {
+            let (here, others) = rest.split_at(*equal);
+            rest = others;
+            // Once with those that are less, once with those that are not larger: a tie counts half.
+            self.count(here);
+            for group in here {
+                for count in &mut self.before[group + 1..] {
+                    *count += 1;
+                }
+            }
+            self.count(here);
+        }
+        // Up to a top values rise, from it on they fall.
+        let mut right: u32 = self.fall_from.iter().sum();
+        for (top, (mean, deviation)) in self.moments.iter().enumerate() {
+            right += self.rise_to[top];
+            let difference = f64::from(right) / 2.0 - mean;
+            self.standardized[top] = if *deviation > 0.0 { difference / deviation } else { 0.0 };
+            right -= self.fall_from[top];
+        }
+        &self.standardized
+    }
+
+    /// Pairs of values of these groups, each with all values seen before.
+    fn count(&mut self, groups: &[usize]) {
+        let all = self.before[self.before.len() - 1];
+        for group in groups {
+            self.rise_to[*group] += self.before[*group];
+            self.fall_from[*group] += all - self.before[*group + 1];
+        }
+    }
 }
 
 /// Mean and variance of that number where all orders are alike; M. Hollander and D. Wolfe,
@@ -137,16 +206,51 @@ mod tests {
         assert_eq!(umbrella(&rise[..2], BOTH), None);
     }
 
+    /// As defined: all pairs of values of different groups, for a hill with its top at each group.
+    fn by_definition(groups: &[Vec<f64>]) -> Vec<f64> {
+        let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+        let right = |lower: usize, higher: usize| -> f64 {
+            let pairs =
+                groups[lower].iter().flat_map(|a| groups[higher].iter().map(move |b| (a, b)));
+            pairs.map(|(a, b)| if b > a { 1.0 } else { f64::from(u8::from(a == b)) / 2.0 }).sum()
+        };
+        let of_top = |top: usize| {
+            let up = (0..=top).flat_map(|b| (0..b).map(move |a| right(a, b)));
+            let down = (top..sizes.len()).flat_map(|b| (top..b).map(move |a| right(b, a)));
+            let (mean, variance) = moments(&sizes, top);
+            (up.chain(down).sum::<f64>() - mean) / variance.sqrt()
+        };
+        (0..sizes.len()).map(of_top).collect()
+    }
+
+    #[test]
+    fn pairs_are_counted_as_defined() {
+        let mut random = Rng::with_seed(7);
+        for _ in 0..200 {
+            let groups: Vec<Vec<f64>> = (0..random.usize(3..8))
+                .map(|_| (0..random.usize(1..5)).map(|_| f64::from(random.u32(0..9))).collect())
+                .collect();
+            let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+            let mut pairs = Pairs::of(&sizes);
+            let counted = pairs.standardized(&Order::of(&groups));
+            for (counted, defined) in counted.iter().zip(by_definition(&groups)) {
+                assert!((counted - defined).abs() < 1e-9, "{groups:?}: {counted} {defined}");
+            }
+        }
+    }
+
     #[test]
     fn moments_match_those_of_shuffles() {
         let sizes = [2, 3, 1, 4];
         let mut random = Rng::with_seed(5);
-        let mut values: Vec<f64> = (0..10).map(f64::from).collect();
+        let each = sizes.iter().enumerate().flat_map(|(group, size)| vec![group; *size]);
+        let mut order = Order { groups: each.collect(), ties: vec![1; 10] };
+        let mut pairs = Pairs::of(&sizes);
         let mut sums = vec![(0.0, 0.0); sizes.len()];
         const TIMES: usize = 20_000;
         for _ in 0..TIMES {
-            random.shuffle(&mut values);
-            for (sum, z) in sums.iter_mut().zip(standardized(&values, &sizes)) {
+            random.shuffle(&mut order.groups);
+            for (sum, z) in sums.iter_mut().zip(pairs.standardized(&order)) {
                 *sum = (sum.0 + z, sum.1 + z * z);
             }
         }
@@ -154,6 +258,68 @@ mod tests {
             let (mean, variance) = (sum / TIMES as f64, squares / TIMES as f64);
             assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.04, "{mean} {variance}");
         }
+    }
+
+    /// Probabilities of each count of pairs of `m` and `n` values in the right order (H. Mann and D. Whitney, Annals of
+    /// Mathematical Statistics 18, 1947): the largest of all values is one of the `n` or not.
+    fn mann_whitney(m: usize, n: usize) -> Vec<f64> {
+        let mut of = vec![vec![vec![1.0]; n + 1]; m + 1];
+        for a in 1..=m {
+            for b in 1..=n {
+                let mut counts = vec![0.0; a * b + 1];
+                let all = (a + b) as f64;
+                for (count, chance) in of[a - 1][b].iter().enumerate() {
+                    counts[count] += chance * a as f64 / all;
+                }
+                for (count, chance) in of[a][b - 1].iter().enumerate() {
+                    counts[count + a] += chance * b as f64 / all;
+                }
+                of[a][b] = counts;
+            }
+        }
+        of.pop().and_then(|mut last| last.pop()).unwrap()
+    }
+
+    #[test]
+    fn the_bound_is_above_the_exact_distribution() {
+        for sizes in
+            [vec![4; 5], vec![3; 6], vec![1; 12], vec![8, 2, 5], vec![3; 20], vec![1, 9, 1, 6]]
+        {
+            for top in [0, sizes.len() / 2, sizes.len() - 1] {
+                let mut parts = vec![(sizes[top], sizes.iter().sum::<usize>() - sizes[top])];
+                for side in [&sizes[..top], &sizes[top + 1..]] {
+                    let before = |place: usize| side[..place].iter().sum();
+                    parts.extend(
+                        side.iter().enumerate().map(|(place, size)| (before(place), *size)),
+                    );
+                }
+                let mut exact = vec![1.0];
+                for (m, n) in parts {
+                    let mut sum = vec![0.0; exact.len() + m * n];
+                    for (a, chance) in exact.iter().enumerate() {
+                        for (b, other) in mann_whitney(m, n).iter().enumerate() {
+                            sum[a + b] += chance * other;
+                        }
+                    }
+                    exact = sum;
+                }
+                let (mean, variance) = moments(&sizes, top);
+                let of_counts =
+                    exact.iter().enumerate().map(|(count, chance)| count as f64 * chance);
+                assert!((of_counts.sum::<f64>() - mean).abs() < 1e-6 * mean, "{sizes:?} {top}");
+                let mut as_much = 0.0;
+                for (count, chance) in exact.iter().enumerate().rev() {
+                    as_much += chance;
+                    let z = (count as f64 - mean) / variance.sqrt();
+                    let bound = bound(z, 1);
+                    assert!(
+                        bound >= as_much * (1.0 - 1e-9),
+                        "{sizes:?} {top}: {z} {bound} {as_much}"
+                    );
+                }
+            }
+        }
+        assert!(bound(6.0, 10) < 2e-7 && bound(0.0, 10) == 1.0);
     }
 
     #[test]
