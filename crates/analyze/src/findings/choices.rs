@@ -295,6 +295,21 @@ impl<'a> Pair<'a> {
         self.places.iter().filter(opposite).map(|place| words::point(&place.fixed)).collect()
     }
 
+    /// Where a ratio over all points is that of none: those at single points.
+    fn spread(&self, overall: Ratio) -> Option<String> {
+        let places = || self.places.iter().filter_map(|place| place.ratio);
+        let (low, high) = overall.interval;
+        if !places().any(|place| place.interval.1 < low || place.interval.0 > high) {
+            return None;
+        }
+        let (least, most) = (
+            places().map(|place| place.ratio).min_by(f64::total_cmp)?,
+            places().map(|place| place.ratio).max_by(f64::total_cmp)?,
+        );
+        let [near, far] = if overall.ratio > 1.0 { [least, most] } else { [most, least] };
+        Some(format!(" on average (at single points {} to {})", change(near), change(far)))
+    }
+
     /// A value that is better at some points, and worse or no better at others.
     fn in_places(&self, selector: &Selector) -> Option<Finding> {
         let better = selector.metric().better;
@@ -368,6 +383,7 @@ fn best(
     let parts = beaten.iter().filter_map(|pair| {
         let ratio = pair.overall?;
         let mut text = format!("{} with {}", than(ratio), pair.other);
+        text += &pair.spread(ratio).unwrap_or_default();
         let exceptions = pair.exceptions(ratio.ratio);
         if !exceptions.is_empty() {
             text += &format!(" (opposite, but not significantly, at {})", words::list(&exceptions));
@@ -426,6 +442,18 @@ fn than(ratio: Ratio) -> String {
     match ratio.ratio >= 2.0 {
         true => format!("{} the value", difference(ratio)),
         false => format!("{} than", difference(ratio)),
+    }
+}
+
+/// `12% higher`, `2.4x`.
+fn change(ratio: f64) -> String {
+    match ratio >= 2.0 {
+        true => words::fold(ratio),
+        false => format!(
+            "{:.0}% {}",
+            (ratio - 1.0).abs() * 100.0,
+            if ratio < 1.0 { "lower" } else { "higher" }
+        ),
     }
 }
 

@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 
-use super::bootstrap;
-use super::umbrella::{Shape, umbrella};
+use super::umbrella::{self, Shape};
+use super::{bootstrap, permutation};
 
 /// Parameters of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Fit {
     pub peak: Option<(f64, f64)>,
     /// Share of the variance of the logarithms that it explains.
     pub explained: f64,
-    /// p-value of a constant in place of the law, which rises to its peak and falls from it.
+    /// p-value of a constant in place of the law.
     pub p_value: f64,
 }
 
@@ -214,6 +214,21 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     let logarithms: Vec<f64> = points.iter().map(|(_, y)| y.ln()).collect();
     let mut residuals: Vec<f64> = points.iter().map(|(n, y)| (y / law.at(*n)).ln()).collect();
     let explained = explained(&logarithms, &residuals);
+    // The law rises to its peak and falls from it. Of many values that alone says more than permutations can.
+    let mut p_value = umbrella::at_most(&groups, &[Shape::Hill]);
+    if p_value > permutation::LEAST {
+        let mut values: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
+        p_value = permutation::p_value(explained, |random: &mut Rng| {
+            random.shuffle(&mut values);
+            let law = numbers.fit(&numbers.sums(values.iter().copied()));
+            let explained = |law: Law| {
+                let residual = |(value, (n, _)): (&f64, &(f64, f64))| (value / law.at(*n)).ln();
+                let residuals: Vec<f64> = values.iter().zip(points).map(residual).collect();
+                self::explained(&logarithms, &residuals)
+            };
+            law.map_or(f64::NEG_INFINITY, explained)
+        });
+    }
     // Residuals are smaller than errors by what the three parameters took.
     let count = points.len() as f64;
     let wider = (count / (count - 3.0)).sqrt();
@@ -230,7 +245,7 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
         coherency: bootstrap::middle(&laws, |law| Some(law.coherency))?,
         peak: bootstrap::middle(&laws, Law::peak),
         explained,
-        p_value: umbrella(&groups, &[Shape::Hill])?.p_value,
+        p_value,
     })
 }
 

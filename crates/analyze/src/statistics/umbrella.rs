@@ -36,7 +36,7 @@ pub fn umbrella(groups: &[Vec<f64>], shapes: &[Shape]) -> Option<Turn> {
     let mut pairs = Pairs::of(&sizes);
     let (seen, shape, at) = best(pairs.standardized(&order), shapes)?;
     let rarer = bound(seen, sizes.len() * shapes.len());
-    if rarer < permutation::LEAST {
+    if rarer <= permutation::LEAST {
         return Some(Turn { shape, at, p_value: rarer });
     }
     let p_value = permutation::p_value(seen, |random: &mut Rng| {
@@ -46,7 +46,17 @@ pub fn umbrella(groups: &[Vec<f64>], shapes: &[Shape]) -> Option<Turn> {
     Some(Turn { shape, at, p_value })
 }
 
-/// Upper bound of the probability that the largest of so many standardized statistics reaches a value.
+/// An upper bound of the p-value of values that rise, fall or turn, as that of [`umbrella`], without permutations.
+#[must_use]
+pub fn at_most(groups: &[Vec<f64>], shapes: &[Shape]) -> f64 {
+    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+    let order = Order::of(groups);
+    best(Pairs::of(&sizes).standardized(&order), shapes)
+        .map_or(1.0, |(seen, ..)| bound(seen, sizes.len() * shapes.len()))
+}
+
+/// Upper bound of the probability that the largest of so many standardized statistics reaches a value, where
+/// all orders of the values are alike.
 ///
 /// Each is a sum of independent counts of Mann and Whitney: of the top with all others, and on either side
 /// of each group with those before it. The logarithm of the moment generating function of such a count of

@@ -88,7 +88,8 @@ fn in_a_phone(page: &Path, said: &str, test: &str) -> Option<String> {
     let frame = format!(
         "<body><iframe src=\"{name}\" width=380 height=800 style=\"border:0\"></iframe><script>\
          const ask = () => {{ const page = document.querySelector('iframe').contentDocument.documentElement; \
-         if (page.dataset.drawn === undefined) setTimeout(ask, 20); else document.body.dataset.said = {said} }}; \
+         if (page.dataset.drawn === undefined) setTimeout(ask, 20); \
+         else Promise.resolve({said}).then(said => document.body.dataset.said = said) }}; \
          addEventListener('load', ask)</script>"
     );
     let outer = folder.join("phone.html");
@@ -165,6 +166,7 @@ fn the_page_of_a_run_draws_its_series() {
     assert_eq!(beyond_a_phone(Path::new(&page), test), Some(0));
     cpus_stand_below_one_another(&text, Path::new(&page), test);
     assert_eq!(enlarged(Path::new(&page), test).as_deref(), Some("true true true true true true"));
+    assert_eq!(parts_of_series(Path::new(&page), test).as_deref(), Some("true 0 true 0"));
     // From the record alone, the same charts.
     let again = path("again.html");
     let finished = wirecost(&["report", &record, "--format", "html", "--out", &again]);
@@ -216,8 +218,27 @@ fn parts_of_curves(page: &Path, test: &str) -> Option<String> {
         within = marks.filter(of => { const x = +of.getAttribute('cx'); return x >= left && x <= right }), \
         zoomed = !whole.hidden && ticks() !== first && !svg.querySelector('.chosen') && within.length < marks.length; \
         whole.click(); \
-        return zoomed && whole.hidden && svg.innerHTML === before; \
+        const press = (key, shiftKey = false) => { const was = svg.innerHTML; \
+            figure.dispatchEvent(new view.KeyboardEvent('keydown', {key, shiftKey})); return svg.innerHTML !== was; }, \
+        is = whole.hidden && svg.innerHTML === before && press('+') && press('ArrowLeft', true) && press('ArrowLeft', true) && !press('ArrowLeft', true) \
+            && !press('ArrowLeft') && press('+') && press('-') && !whole.hidden && press('0'); \
+        return zoomed && is && whole.hidden && svg.innerHTML === before; \
         }))([...page.querySelectorAll('svg:has(.grid[data-area] + .base):has(.mean)')])";
+    in_a_phone(page, each, test)
+}
+
+/// Whether keys draw a part of charts over time, the same of those with one cursor, and then all again.
+fn parts_of_series(page: &Path, test: &str) -> Option<String> {
+    let each = "(async () => { \
+        const view = page.ownerDocument.defaultView, moment = () => new Promise(then => setTimeout(then, 20)), \
+        figures = [...page.querySelectorAll('figure:has([data-series-chart])')], \
+        shown = () => figures.filter(figure => !figure.querySelector('.whole').hidden).length, \
+        press = async (figure, key, shiftKey = false) => { \
+            figure.dispatchEvent(new view.KeyboardEvent('keydown', {key, shiftKey})); await moment(); return shown(); }; \
+        const alone = figures.find(figure => !figure.matches('.panel')), panel = figures.find(figure => figure.matches('.panel')); \
+        const part = await press(alone, '+'), moved = await press(alone, 'ArrowRight', true), all = await press(alone, '0'); \
+        const ofPanels = panel ? [await press(panel, '+') >= 3, await press(panel, '-')] : [true, 0]; \
+        return [part > 0 && moved === part, all, ...ofPanels].join(' ') })()";
     in_a_phone(page, each, test)
 }
 
@@ -253,6 +274,15 @@ fn frames_of_a_flame_graph_have_their_colours() {
     let Some(colours) = in_a_phone(&page, colours, test) else { return };
     // Kernel, user space and processes, in shades.
     assert!(colours.parse::<u32>().unwrap() > 2, "{colours} colours");
+    let keys = "(figure => { const view = page.ownerDocument.defaultView, \
+        press = key => figure.dispatchEvent(new view.KeyboardEvent('keydown', {key})), \
+        tip = page.querySelector('.tip'), told = () => tip.hidden ? '' : tip.textContent, \
+        around = () => figure.querySelectorAll('.around').length; \
+        press('ArrowUp'); const all = told(); press('ArrowUp'); press('ArrowUp'); const deep = told(); \
+        press('Enter'); const zoomed = around() === 2; press('ArrowDown'); const parent = told(); press('0'); \
+        return zoomed && around() === 0 && told() === all && new Set(['', all, deep, parent]).size === 4; \
+        })(page.querySelector('figure.flame'))";
+    assert_eq!(in_a_phone(&page, keys, test).as_deref(), Some("true"));
 }
 
 #[test]

@@ -51,6 +51,15 @@ impl Effect {
         self.interval.map(|(low, high)| format!("{} to {}", self.show(low), self.show(high)))
     }
 
+    /// What the value is: `the ratio of 16 to 1`, `contention`.
+    fn what(&self) -> String {
+        match &self.between {
+            Some((value, other)) => format!("the {} of {value} to {other}", self.name),
+            None if self.unit == Unit::Ratio => format!("the {}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
     /// `2.3x`, `16`, `38%`.
     #[must_use]
     pub fn value_text(&self) -> String {
@@ -116,7 +125,7 @@ impl Finding {
             let interval = match &self.effect {
                 None => String::new(),
                 Some(effect) => match effect.interval_text() {
-                    Some(interval) => format!(", 95% interval {interval}"),
+                    Some(interval) => format!(", 95% interval of {}: {interval}", effect.what()),
                     None => ", each point was run once".to_owned(),
                 },
             };
@@ -154,8 +163,12 @@ mod tests {
         };
         assert_eq!(
             finding.support(),
-            "strong (adjusted p = 0.0020, 95% interval 2.10x to 12x): 1: 1000; 8: 2300"
+            "strong (adjusted p = 0.0020, 95% interval of the ratio: 2.10x to 12x): 1: 1000; 8: 2300"
         );
+        let between = Some(("8".to_owned(), "1".to_owned()));
+        let effect = finding.effect.clone().map(|effect| Effect { between, ..effect });
+        let told = Finding { effect, ..finding.clone() }.support();
+        assert!(told.contains("95% interval of the ratio of 8 to 1: 2.10x to 12x"), "{told}");
         let untested = Finding { p_value: None, strength: None, effect: None, ..finding };
         assert_eq!(untested.support(), "1: 1000; 8: 2300");
     }

@@ -187,7 +187,7 @@ pub(crate) fn shown_ratio(ratio: f64) -> String {
 }
 
 /// Ends so far away say no more than that nothing is known.
-const FAR: f64 = 1000.0;
+pub(crate) const FAR: f64 = 1000.0;
 
 pub(crate) fn shown_interval((low, high): (f64, f64)) -> String {
     let low = if low < 1.0 / FAR { format!("< {}", 1.0 / FAR) } else { shown_ratio(low) };

@@ -30,17 +30,29 @@ pub fn about(measured: &Measurements, planned: &[Point]) -> Section {
     section
 }
 
-/// What must be known before any figure is read: failed runs, missing points, and warnings that hold everywhere.
+/// Warnings of runs whose figures are not of what their point says, wherever they are.
+const INVALID: [&str; 2] = ["no-effect", "zerocopy-copied"];
+/// Warnings of runs that something else disturbed: told where a tenth of all runs have one.
+const DISTURBED: [&str; 2] = ["link-late", "foreign-cpu"];
+
+/// What must be known before any figure is read: failed runs, missing points, and warnings that hold everywhere
+/// or say that figures are of something else.
 #[must_use]
 pub fn cautions(measured: &Measurements, planned: &[Point]) -> Vec<Message> {
     let message = |emphasis| move |text: String| Message::new(emphasis, "", text);
     let points = measured.points.len();
     let warned = warned(measured);
-    let everywhere = warned.iter().filter(|said| said.points.len() == points);
+    let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
+    let is_first = |said: &&Said<'_>| {
+        said.points.len() == points
+            || INVALID.contains(&said.key)
+            || DISTURBED.contains(&said.key) && said.runs * 10 >= runs
+    };
+    let first = warned.iter().filter(is_first);
     let mut all: Vec<Message> =
         failures(measured).into_iter().map(message(Emphasis::Error)).collect();
     all.extend(awaited(measured, planned).map(message(Emphasis::Warning)));
-    all.extend(everywhere.map(|said| said.warning(points)).map(message(Emphasis::Warning)));
+    all.extend(first.map(|said| said.warning(points)).map(message(Emphasis::Warning)));
     all
 }
 

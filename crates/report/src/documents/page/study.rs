@@ -3,14 +3,14 @@
 use wirecost_analyze::cost_model::{self, Options};
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Selector};
-use wirecost_model::document::{Block, Document, Flame, Message, Section};
+use wirecost_model::document::{Block, Document, Finding, Flame, Message, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::FoldedStacks;
 use wirecost_model::run::Run;
 use wirecost_model::study::LOAD;
 use wirecost_model::units::counted;
 
-use super::charts::points::varying;
+use super::charts::points::{Names, varying};
 use super::charts::{self, Gathered};
 use super::{Source, hosts, method, not_measured, runs};
 use crate::documents;
@@ -64,23 +64,24 @@ pub fn study(of: Study<'_>) -> Document {
         sections.into_iter().partition(|section| section.name == "findings");
     let (about, tables): (Vec<Section>, Vec<Section>) =
         rest.into_iter().partition(|section| section.name == "runs");
-    // What a table concludes by itself stands where the findings of other studies do.
-    let concludes = |section: &Section| {
-        findings.is_empty() && section.blocks.iter().any(|of| matches!(of, Block::Finding(_)))
-    };
+    // What a table concludes by itself is what the study is for.
+    let concludes =
+        |section: &Section| section.blocks.iter().any(|of| matches!(of, Block::Finding(_)));
     let (concluding, tables): (Vec<Section>, Vec<Section>) =
         tables.into_iter().partition(concludes);
     let all: Vec<&Run> = measured.points.iter().flat_map(|point| &point.runs).collect();
 
     let mut document = Document::new(title);
-    let mut headline =
-        if searched.is_some() { Section::named("headline", "") } else { headline(measured) };
+    let mut headline = match searched {
+        Some(_) => Section::named("headline", ""),
+        None => headline(measured, conclusion(&concluding)),
+    };
     cautions.into_iter().for_each(|caution| headline.message(caution));
     document.sections.extend(headline.filled());
     let is_sample = searched.is_none();
     document.sections.extend(searched.into_iter().flatten());
-    document.sections.extend(findings);
     document.sections.extend(concluding);
+    document.sections.extend(findings);
     if is_sample {
         document.sections.extend(by_axes(measured, &mut gathered));
     }
@@ -112,11 +113,23 @@ pub fn study(of: Study<'_>) -> Document {
     document
 }
 
-/// The result in a sentence or two.
-fn headline(measured: &Measurements) -> Section {
+/// The first of what tables conclude by themselves, without what follows a semicolon.
+fn conclusion(sections: &[Section]) -> Option<String> {
+    let mut blocks = sections.iter().flat_map(|section| &section.blocks);
+    blocks.find_map(|block| match block {
+        Block::Finding(Finding { sentence, .. }) => {
+            let first = sentence.split(';').next().unwrap_or_default();
+            Some(format!("{}.", first.trim_end_matches('.')))
+        }
+        _ => None,
+    })
+}
+
+/// The result in a few sentences.
+fn headline(measured: &Measurements, conclusion: Option<String>) -> Section {
     let mut section = Section::named("headline", "");
     let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
-    let mut sentences = Vec::new();
+    let mut sentences: Vec<String> = conclusion.into_iter().collect();
     if let Some(text) = extremes(measured, "throughput") {
         sentences.push(format!("Throughput is {text}."));
     } else if let Some(text) = extremes(measured, "transactions") {
@@ -157,10 +170,14 @@ fn extremes(measured: &Measurements, name: &str) -> Option<String> {
         return Some(format!("{}{suffix}", shown(most.1)));
     }
     let axes = varying(measured);
-    let at = |point: &MeasuredPoint| {
-        let values =
-            axes.iter().filter_map(|axis| Some(format!("{axis} {}", point.point.get(axis)?)));
-        values.collect::<Vec<_>>().join(", ")
+    let names = Names::of(measured.points.iter().map(|point| &point.point), &axes);
+    let at = |point: &MeasuredPoint| match names.differences(&point.point) {
+        Some(none) if none.is_empty() => "the base".to_owned(),
+        Some(differences) => differences,
+        None => {
+            let value = |axis: &&str| Some(format!("{axis} {}", point.point.get(axis)?));
+            axes.iter().filter_map(value).collect::<Vec<_>>().join(", ")
+        }
     };
     Some(format!("{} to {}{suffix}, the most at {}", shown(least.1), shown(most.1), at(most.0)))
 }

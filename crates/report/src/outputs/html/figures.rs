@@ -84,7 +84,7 @@ impl Page<'_> {
                         }
                     }
                     @if has_readout { output.readout {} }
-                    @if has_fit { span.fitted { "dashed: fitted law" } }
+                    @if has_fit { span.fitted { "dotted: fitted law" } }
                 }
             }
         }
@@ -95,8 +95,7 @@ impl Page<'_> {
         // A vector takes everything.
         let _ = write_frames(&mut frames, &flame.stacks);
         let frames = String::from_utf8_lossy(&frames).into_owned();
-        let note =
-            "Kernel orange, user space blue, processes grey. A click shows a frame at full width.";
+        let note = "Kernel orange, user space blue, processes grey. A click shows a frame at full width, and so does Enter where the arrow keys lead.";
         self.frames(&flame.title, note, &frames, summary::of_flame(flame))
     }
 
@@ -115,7 +114,7 @@ impl Page<'_> {
         };
         let note = format!(
             "Frames are as wide as their share in B. Orange costs more in B than in A, blue less, the paler the less \
-             it has changed. {compared} What B lacks has no width: the table has it. A click shows a frame at full width."
+             it has changed. {compared} What B lacks has no width: the table has it. A click shows a frame at full width, and so does Enter where the arrow keys lead."
         );
         self.frames(&of.title, &note, &frames, summary::of_difference(of))
     }

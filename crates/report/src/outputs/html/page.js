@@ -70,6 +70,22 @@
     return rows;
   }
 
+  // Keys zoom around a place, move what is shown along, and show all again; whether this was one of them.
+  function zoomedByKey(event, [first, last], [low, high], place, show) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    const times = { '+': 0.5, '=': 0.5, '-': 2, 0: Infinity }[event.key], width = high - low;
+    const by = event.shiftKey && { ArrowLeft: -0.25, ArrowRight: 0.25 }[event.key];
+    if (!times && !by) return false;
+    event.preventDefault();
+    const wider = width * (times || 1), wide = wider > 0.999 * (last - first) ? last - first : wider;
+    const from = by ? low + by * width : low + (place - low) * (1 - wide / width);
+    const begin = Math.min(Math.max(first, from), last - wide);
+    // Nothing finer than what the drawing tells apart.
+    const least = (last - first) / 2000;
+    if (wide > least && (times || Math.abs(begin - low) > least * width / (last - first))) show(begin, wide < last - first ? begin + wide : last);
+    return true;
+  }
+
   // The rows that uPlot draws of a chart, and where those of each series are.
   function rows(chart, all) {
     const tables = [], series = [{}], bands = [];
@@ -110,12 +126,18 @@
         readout.textContent = told.length ? show(chart.x, at.data[0][row]) + ': ' + told.join(', ') : '';
       }] },
     }, values, place);
-    whole.onclick = () => (chart.group ? uPlot.sync(chart.group).plots : [plot]).forEach(of => of.setData(of.data));
+    const together = () => chart.group ? uPlot.sync(chart.group).plots : [plot];
+    const span = [0, ends[ends.length - 1]];
+    whole.onclick = () => together().forEach(of => of.setData(of.data));
     figure.resized = () => plot.setSize(size());
     new ResizeObserver(figure.resized).observe(place);
     figure.onkeydown = event => {
+      if (event.target !== figure) return;
+      const { min, max } = plot.scales.x, at = plot.cursor.idx == null ? (min + max) / 2 : values[0][plot.cursor.idx];
+      const show = (low, high) => low <= span[0] && high >= span[1] ? whole.onclick() : together().forEach(of => of.setScale('x', { min: low, max: high }));
+      if (zoomedByKey(event, span, [min, max], Math.min(max, Math.max(min, at)), show)) return;
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (event.target !== figure || !step) return;
+      if (!step) return;
       event.preventDefault();
       const row = Math.min(values[0].length - 1, Math.max(0, (plot.cursor.idx ?? (step > 0 ? -1 : values[0].length)) + step));
       plot.setCursor({ left: plot.valToPos(values[0][row], 'x'), top: 10 });
@@ -161,6 +183,7 @@
   // Titles of marks beside the pointer, at once.
   const tip = document.body.appendChild(document.createElement('div'));
   tip.className = 'tip';
+  tip.setAttribute('role', 'status');
   tip.hidden = true;
   const told = new Map();
   const element = (name, attributes, text = '') => {
@@ -260,6 +283,45 @@
       }
     };
     for (const f of frames) f.g.onclick = () => zoom(f);
+    // Keys go to the parent, the largest child and the frames beside; Enter is a click, 0 one on all.
+    const levels = [...new Set(frames.map(f => f.d))].sort((a, b) => a - b), figure = graph.closest('figure');
+    const all = frames.find(f => f.d === levels[0]);
+    let at;
+    const leave = () => {
+      at?.g.classList.remove('at');
+      tip.hidden = true;
+    };
+    const step = {
+      ArrowUp: () => frames.filter(f => f.d === levels[levels.indexOf(at.d) + 1] && f.x >= at.x - near && f.x + f.w <= at.x + at.w + near).sort((a, b) => b.w - a.w)[0],
+      ArrowDown: () => frames.find(f => f.d === levels[levels.indexOf(at.d) - 1] && f.x <= at.x + near && f.x + f.w >= at.x + at.w - near),
+      ArrowRight: () => frames.filter(f => f.d === at.d && f.x > at.x && !f.g.matches('.away')).sort((a, b) => a.x - b.x)[0],
+      ArrowLeft: () => frames.filter(f => f.d === at.d && f.x < at.x && !f.g.matches('.away')).sort((a, b) => b.x - a.x)[0],
+      Enter: () => at,
+      0: () => all,
+    };
+    figure.onkeydown = event => {
+      if (event.target !== figure || event.ctrlKey || event.metaKey || event.altKey || !step[event.key]) return;
+      event.preventDefault();
+      leave();
+      at = at ? step[event.key]() ?? at : all;
+      if (event.key === 'Enter' || event.key === '0') zoom(at);
+      at.g.classList.add('at');
+      const { left, bottom } = at.rect.getBoundingClientRect();
+      tip.textContent = told.get(at.g);
+      tip.hidden = false;
+      tip.style.left = Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 8)) + 'px';
+      tip.style.top = bottom + 6 + 'px';
+    };
+    figure.addEventListener('blur', leave);
+  }
+
+  // Above the first chart that can be zoomed.
+  const zoomable = document.querySelector('figure.chart:has(.grid[data-area], [data-series-chart])');
+  if (zoomable) {
+    const hint = document.createElement('p');
+    hint.className = 'note hint';
+    hint.textContent = 'Drag over a chart to zoom in. Point at a mark to read it; click a name to hide its series. Keys of a chart: + and - zoom, Shift with an arrow moves, 0 shows all.';
+    zoomable.before(hint);
   }
 
   // A chart fills the window until Escape.
@@ -431,6 +493,7 @@
     svg.addEventListener('dragstart', event => event.preventDefault());
     svg.addEventListener('dblclick', all);
     button.onclick = all;
+    figure.onkeydown = event => event.target === figure && zoomedByKey(event, [left, right], shown, (shown[0] + shown[1]) / 2, (from, to) => part(...shown = [from, to]));
   }
 
   // A link into a folded part opens it; on paper all parts are open.
@@ -448,7 +511,7 @@
   };
   addEventListener('hashchange', reveal);
   reveal();
-  addEventListener('beforeprint', () => document.querySelectorAll('section > details, .alike > details').forEach(part => { part.open = true; }));
+  addEventListener('beforeprint', () => document.querySelectorAll('section > details, .alike > details, .finding details').forEach(part => { part.open = true; }));
 
   // For tests, and for who looks: how many charts are drawn.
   drawAll().then(() => {

@@ -6,6 +6,7 @@ use wirecost_model::metric::Unit;
 
 use super::Built;
 use super::cpu::BARS;
+use super::points::Names;
 
 /// A bar for each point of a model.
 ///
@@ -15,12 +16,16 @@ pub(in super::super) fn shares(model: &CostModel) -> Built {
     if model.points.len() > BARS {
         return Err(format!("{} points are too many for bars", model.points.len()));
     }
-    // As the other charts write points.
-    let name = |of: &ModelledPoint| {
-        let values = of.point.axes.iter().map(|of| format!("{} {}", of.name, of.value));
-        values.collect::<Vec<_>>().join(", ")
-    };
-    let x = Axis::of_names("point", model.points.iter().map(name));
+    let points = || model.points.iter().map(|of| &of.point);
+    let mut axes: Vec<&str> = Vec::new();
+    for axis in points().flat_map(|point| &point.axes) {
+        let differs = points().any(|point| point.get(&axis.name) != Some(&axis.value));
+        if differs && !axes.contains(&axis.name.as_str()) {
+            axes.push(&axis.name);
+        }
+    }
+    let names = Names::of(points(), &axes);
+    let x = Axis::of_names("point", points().map(|point| names.name(point)));
     let y = Axis::new("cycles by the model", Unit::Percent);
     let mut chart = Chart::new("What cycles were spent on", ChartKind::Stack, x, y);
     for term in &model.terms {

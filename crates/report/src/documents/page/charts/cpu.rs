@@ -8,7 +8,7 @@ use wirecost_model::run::{Cpu, CpuLine, Run};
 
 use super::Built;
 use super::by_axis::of_host;
-use super::points::{name, varying};
+use super::points::{Names, varying};
 use crate::tables::general;
 use crate::tables::whose::CpuScope;
 
@@ -30,6 +30,7 @@ pub(super) const BARS: usize = 60;
 /// Why there is no chart.
 pub(in super::super) fn of_points(measured: &Measurements) -> Built {
     let axes = varying(measured);
+    let names = Names::of(measured.points.iter().map(|point| &point.point), &axes);
     if measured.points.len() > BARS {
         return Err(format!("{} points are too many for bars", measured.points.len()));
     }
@@ -40,8 +41,8 @@ pub(in super::super) fn of_points(measured: &Measurements) -> Built {
             CpuScope::Host(host) => format!("CPU time {}", of_host(host)),
             CpuScope::All => "CPU time of all CPUs".to_owned(),
         };
-        let names = measured.points.iter().map(|point| name(point, &axes));
-        let x = Axis::of_names(&axes.join(", "), names);
+        let x = measured.points.iter().map(|point| names.name(&point.point));
+        let x = Axis::of_names(&axes.join(", "), x);
         let mut chart =
             Chart::new(&title, ChartKind::Stack, x, Axis::new("CPU time", Unit::Percent));
         for (kind, word) in KINDS {

@@ -8,7 +8,7 @@ use wirecost_model::run::Run;
 use wirecost_model::units;
 
 use super::Built;
-use super::points::{name, varying};
+use super::points::{Names, varying};
 
 const TITLE: &str = "Latency by percentile";
 /// Samples of a curve for each nine.
@@ -60,11 +60,12 @@ pub(in super::super) fn of_run(run: &Run) -> Built {
 /// Why there is no chart.
 pub(in super::super) fn of_points(measured: &Measurements) -> Built {
     let axes = varying(measured);
+    let names = Names::of(measured.points.iter().map(|point| &point.point), &axes);
     let mut all: Vec<(String, Histogram)> = Vec::new();
     let mut reason = "no transaction ended in the window".to_owned();
     for point in &measured.points {
         match merged(point) {
-            Ok(histogram) => all.push((name(point, &axes), histogram)),
+            Ok(histogram) => all.push((names.name(&point.point), histogram)),
             Err(why) => reason = why,
         }
     }

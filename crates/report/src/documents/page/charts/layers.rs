@@ -8,7 +8,7 @@ use wirecost_model::run::Run;
 
 use super::Built;
 use super::cpu::BARS;
-use super::points::{name, varying};
+use super::points::{Names, varying};
 
 /// Layers that have a part of their own; the rest is one part.
 const LAYERS: usize = 7;
@@ -32,6 +32,7 @@ pub(in super::super) fn of_run(run: &Run) -> Built {
 /// Why there is no chart.
 pub(in super::super) fn of_points(measured: &Measurements) -> Built {
     let axes = varying(measured);
+    let names = Names::of(measured.points.iter().map(|point| &point.point), &axes);
     if measured.points.iter().all(|point| point.runs.is_empty()) {
         return Err("no run is valid".to_owned());
     }
@@ -48,7 +49,7 @@ pub(in super::super) fn of_points(measured: &Measurements) -> Built {
             }
         }
         if !mean.is_empty() {
-            bars.push((name(point, &axes), mean));
+            bars.push((names.name(&point.point), mean));
         }
     }
     chart("Busy CPU time by layer, all hosts", &axes.join(", "), bars)

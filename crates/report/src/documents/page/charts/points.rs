@@ -5,7 +5,7 @@ use wirecost_analyze::metrics::Selector;
 use wirecost_model::document::{Axis, AxisLabel, AxisScale, RunSample, Sample, Series};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
-use wirecost_model::study::{self, LOAD, OfferedLoad, StudyRunRef};
+use wirecost_model::study::{self, LOAD, OfferedLoad, Point, StudyRunRef};
 
 /// Values that span a larger factor are drawn on a logarithmic axis.
 const WIDE: f64 = 30.0;
@@ -39,10 +39,11 @@ pub(super) struct Line<'a> {
 
 /// All lines along an axis that have two points or more.
 pub(super) fn lines<'a>(measured: &'a Measurements, axis: &str) -> Vec<Line<'a>> {
-    let others = others(measured, axis);
+    let points = || measured.points.iter().filter(|point| point.point.get(axis).is_some());
+    let names = Names::of(points().map(|point| &point.point), &others(measured, axis));
     let mut lines: Vec<Line<'a>> = Vec::new();
-    for point in measured.points.iter().filter(|point| point.point.get(axis).is_some()) {
-        let name = name(point, &others);
+    for point in points() {
+        let name = names.name(&point.point);
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(point),
             None => lines.push(Line { name, points: vec![point] }),
@@ -62,17 +63,65 @@ pub(super) fn others<'a>(measured: &'a Measurements, axis: &str) -> Vec<&'a str>
     axes.filter(|other| measured.values(other).len() > 1).collect()
 }
 
-/// What some axes are at a point.
-pub(super) fn name(point: &MeasuredPoint, axes: &[&str]) -> String {
-    let value = |axis: &&str| {
-        let value = point.point.get(axis)?;
-        // A bare number does not tell what it is of.
-        Some(match study::number(value).is_some() {
-            true => format!("{axis} {value}"),
-            false => value.to_owned(),
-        })
-    };
-    axes.iter().filter_map(value).collect::<Vec<_>>().join(", ")
+/// Short names of points.
+pub(in super::super) struct Names<'a> {
+    axes: Vec<&'a str>,
+    /// Values of one point, by axis, where the others differ from it in few axes.
+    base: Option<Vec<&'a str>>,
+}
+
+impl<'a> Names<'a> {
+    pub(in super::super) fn of(
+        points: impl Iterator<Item = &'a Point> + Clone,
+        axes: &[&'a str],
+    ) -> Self {
+        let usual = |axis: &&str| {
+            let values: Vec<&str> = points.clone().filter_map(|point| point.get(axis)).collect();
+            let times = |value: &&str| values.iter().filter(|of| *of == value).count();
+            values.iter().copied().max_by_key(times)
+        };
+        let base: Option<Vec<&str>> = axes.iter().map(usual).collect();
+        let is_base = |base: &Vec<&str>| {
+            let differences = points.clone().map(|point| {
+                axes.iter().zip(base).filter(|(axis, value)| point.get(axis) != Some(value)).count()
+            });
+            let (all, least) =
+                differences.fold((0, usize::MAX), |(all, least), of| (all + of, least.min(of)));
+            // Names of two values are short.
+            axes.len() > 2 && least == 0 && 3 * all <= axes.len() * points.clone().count()
+        };
+        Self { axes: axes.to_vec(), base: base.filter(is_base) }
+    }
+
+    /// What differs at a point from the base, else what all axes are there.
+    pub(super) fn name(&self, point: &Point) -> String {
+        let values = self.axes.iter().filter_map(|axis| Some((*axis, point.get(axis)?)));
+        match self.differences(point) {
+            // A bare number does not tell what it is of.
+            None => {
+                let value = |(axis, value): (&str, &str)| match study::number(value).is_some() {
+                    true => format!("{axis} {value}"),
+                    false => value.to_owned(),
+                };
+                values.map(value).collect::<Vec<_>>().join(", ")
+            }
+            Some(none) if none.is_empty() => {
+                let all = values.map(|(axis, value)| format!("{axis}={value}"));
+                format!("base: {}", all.collect::<Vec<_>>().join(", "))
+            }
+            Some(differences) => differences,
+        }
+    }
+
+    /// What differs at a point from the base, where there is one.
+    pub(in super::super) fn differences(&self, point: &Point) -> Option<String> {
+        let each = self.axes.iter().zip(self.base.as_ref()?);
+        let different = each.filter_map(|(axis, usual)| {
+            let value = point.get(axis).filter(|value| value != usual)?;
+            Some(format!("{axis}={value}"))
+        });
+        Some(different.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// Where points are on an axis: at its number, or at the place of its value among the others.
@@ -154,4 +203,46 @@ pub(super) fn scaled(axis: Axis, series: &[Series]) -> Axis {
     let least = values().fold(f64::INFINITY, f64::min);
     let most = values().fold(f64::NEG_INFINITY, f64::max);
     if least > 0.0 && most / least > WIDE { axis.logarithmic() } else { axis }
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_model::study::Value;
+
+    use super::*;
+
+    const AXES: [&str; 3] = ["cc", "size", "mtu"];
+
+    fn names(values: &[[&str; 3]]) -> Vec<String> {
+        let point = |values: &[&str; 3]| {
+            let axes: Vec<Value> =
+                AXES.iter().zip(values).map(|(axis, value)| Value::new(axis, value)).collect();
+            Point { settings: axes.clone(), axes }
+        };
+        let points: Vec<Point> = values.iter().map(point).collect();
+        let names = Names::of(points.iter(), &AXES);
+        points.iter().map(|point| names.name(point)).collect()
+    }
+
+    #[test]
+    fn points_around_a_base_are_named_by_what_differs() {
+        let around = [
+            ["cubic", "64k", "1500"],
+            ["reno", "64k", "1500"],
+            ["bbr", "1k", "1500"],
+            ["cubic", "64k", "9000"],
+        ];
+        let base = "base: cc=cubic, size=64k, mtu=1500";
+        assert_eq!(names(&around), [base, "cc=reno", "cc=bbr, size=1k", "mtu=9000"]);
+        // Where no point is like most others, all values are told.
+        let without = &around[1..];
+        assert_eq!(names(without)[0], "reno, size 64k, mtu 1500");
+        let all: Vec<[&str; 3]> = (0..8)
+            .map(|of| {
+                let value = |bit: u32, values: [&'static str; 2]| values[of >> bit & 1];
+                [value(0, ["cubic", "reno"]), value(1, ["1k", "64k"]), value(2, ["1500", "9000"])]
+            })
+            .collect();
+        assert_eq!(names(&all)[3], "reno, size 64k, mtu 1500");
+    }
 }

@@ -7,6 +7,7 @@ use wirecost_model::metric::{Better, Unit};
 
 use super::axis::{Placed, apart};
 use super::{LETTER, WIDTH, fitting, picture, short};
+use crate::documents::comparison::{FAR, shown_interval};
 
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 44.0;
@@ -122,7 +123,11 @@ fn interval(series: &Series, number: usize) -> Option<(f64, f64)> {
 
 fn between(chart: &Chart, interval: Option<(f64, f64)>) -> String {
     interval.map_or_else(String::new, |(low, high)| {
-        format!("{} to {}", chart.y.show(low), chart.y.show(high))
+        // Ends so far away say no more than that nothing is known.
+        match chart.y.unit == Unit::Ratio && (low < 1.0 / FAR || high > FAR) {
+            true => shown_interval((low, high)),
+            false => format!("{} to {}", chart.y.show(low), chart.y.show(high)),
+        }
     })
 }
 
