@@ -103,11 +103,20 @@ pub(super) fn observing(runs: &[&Run]) -> Option<Section> {
         let mean = costs.iter().sum::<f64>() / costs.len() as f64;
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
         let most = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        section.text(format!(
-            "Observing cost {mean:.1}% of throughput on average ({least:.1}% to {most:.1}% over {}), \
-             against the same runs just before and after their windows, without probes.",
-            counted(costs.len() as u64, "run", "runs")
-        ));
+        let runs = counted(costs.len() as u64, "run", "runs");
+        let against = "the same runs just before and after their windows, without probes";
+        // A probe speeds nothing up: then only the noise is known.
+        section.text(match least < 0.0 {
+            true => format!(
+                "What observing cost cannot be told from noise: against {against}, {runs} differed by {:.1}% to \
+                 {:.1}% in throughput, {:.1}% on average.",
+                -most, -least, -mean
+            ),
+            false => format!(
+                "Observing cost {mean:.1}% of throughput on average ({least:.1}% to {most:.1}% over {runs}), \
+                 against {against}."
+            ),
+        });
     }
     for reason in reasons {
         section.text(format!("The cost of observing is unknown for some runs: {reason}."));
