@@ -17,7 +17,7 @@ use super::{Page, anchor};
 /// Of more findings that differ by their points alone, the first is shown and the others are folded.
 const ALIKE: usize = 2;
 /// Points of a finding that are listed.
-const POINTS: usize = 24;
+const POINTS: usize = 8;
 
 impl Page<'_> {
     pub(super) fn blocks(&mut self, section: &Section) -> Markup {

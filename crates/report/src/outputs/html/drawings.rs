@@ -9,7 +9,7 @@ use super::compact::compact;
 use super::data;
 
 /// Bytes of all drawings that stand in the page as they are. A study of many points has five times as many.
-const PLAIN: usize = 100_000;
+const PLAIN: usize = 50_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Drawings {
