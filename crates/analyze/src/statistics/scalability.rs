@@ -304,6 +304,18 @@ mod tests {
     }
 
     #[test]
+    fn a_peak_amid_single_runs_is_significant() {
+        let law = Law { rate: 1e9, contention: 0.02, coherency: 0.002 };
+        let mut random = Rng::with_seed(37);
+        let points: Vec<(f64, f64)> = NUMBERS[..7]
+            .iter()
+            .map(|n| (*n, law.at(*n) * (0.005 * bootstrap::normal(&mut random)).exp()))
+            .collect();
+        let fit = fit(&points).unwrap();
+        assert!(fit.law.peak().unwrap() < 30.0 && fit.p_value < 0.005, "{fit:?}");
+    }
+
+    #[test]
     fn noise_follows_no_law() {
         let flat = Law { rate: 1e9, contention: 1.0, coherency: 0.0 };
         let mut random = Rng::with_seed(31);

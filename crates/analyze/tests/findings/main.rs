@@ -593,6 +593,26 @@ fn throughput_that_follows_cost_is_told() {
 }
 
 #[test]
+fn one_noisy_point_is_no_proportion() {
+    const STUDIES: usize = 250;
+    let sizes = ["1", "2", "4", "8", "16", "32", "64", "128"];
+    let mut random = Rng::with_seed(41);
+    let mut alarms = 0;
+    for _ in 0..STUDIES {
+        let measured = study(&[("size", &sizes)], 2, |point| {
+            let noise = if point[0] == "8" { 0.5 } else { 0.03 };
+            let figures = Figures::default().noisy(noise, &mut random);
+            // The CPUs are full: what costs more moves as much less.
+            let cycles = [3e12 / figures.bits_per_second; 2];
+            Figures { cycles, ..figures }
+        });
+        alarms += of_kind(&findings(&measured), "proportion").len();
+    }
+    // An F test, which assumes that all points are as noisy, has 8%.
+    assert!(alarms * 50 <= STUDIES, "{alarms} of {STUDIES}");
+}
+
+#[test]
 fn growth_to_the_largest_load_is_told_as_such() {
     let numbers = ["1", "2", "4", "8"];
     let mut random = Rng::with_seed(17);

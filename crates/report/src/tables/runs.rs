@@ -256,4 +256,27 @@ mod tests {
         let told = cautions(&measured, &[]);
         assert!(told[0].text.starts_with("Warning (2 runs, at every point): "), "{told:?}");
     }
+
+    #[test]
+    fn warnings_that_make_figures_something_else_are_told_first_wherever_they_are() {
+        let told = |code: &str, warned: usize, others: usize| {
+            let mut points = vec![point("3", warned), point("5", others)];
+            points
+                .iter_mut()
+                .flat_map(|point| &mut point.runs)
+                .for_each(|run| run.warnings.clear());
+            for run in &mut points[0].runs {
+                let message = "it was something else".to_owned();
+                run.warnings = vec![Entry { code: code.to_owned(), message, brief: None }];
+            }
+            cautions(&Measurements { points }, &[]).len()
+        };
+        for code in INVALID {
+            assert_eq!(told(code, 1, 99), 1);
+        }
+        for code in DISTURBED {
+            assert_eq!((told(code, 1, 99), told(code, 10, 90)), (0, 1));
+        }
+        assert_eq!(told("steal", 50, 50), 0);
+    }
 }

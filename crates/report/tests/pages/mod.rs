@@ -2,7 +2,9 @@
 use wirecost_analyze::compare::{self, Hosts, Options, Subject};
 use wirecost_analyze::cost_model;
 use wirecost_analyze::measured::Measurements;
-use wirecost_model::document::{Block, Chart, ChartKind, Document, FlameDifference, Section};
+use wirecost_model::document::{
+    Block, Chart, ChartKind, Document, Finding, FlameDifference, Section,
+};
 use wirecost_model::observe::{FoldedStacks, FunctionsSection, HostObservation};
 use wirecost_model::run::{Observe, Run};
 use wirecost_report::documents::page::{self, Redaction, SavedRuns, Side};
@@ -259,4 +261,45 @@ fn a_cost_model_is_shown_with_its_evidence() {
     assert!(fit.samples.iter().any(|sample| (sample.y / wanted - 1.0).abs() < 1e-9), "{fit:?}");
     let html = written(&document, "html");
     assert!(html.contains("0001-01") && html.contains("By connections"));
+}
+
+#[test]
+fn the_page_of_a_study_begins_with_what_its_table_concludes() {
+    let (subject, _) = side(2.0, 2000.0, None);
+    let concluding = |name: &str, sentence: &str| {
+        let mut section = Section::named(name, name);
+        section.finding(Finding {
+            kind: name.to_owned(),
+            metric: None,
+            axis: None,
+            at: Vec::new(),
+            sentence: sentence.to_owned(),
+            effect: None,
+            p_value: None,
+            strength: None,
+            evidence: Vec::new(),
+            points: Vec::new(),
+        });
+        section
+    };
+    let hosts = Hosts::new();
+    let document = page::study(page::Study {
+        title: "Latency under load",
+        measured: &subject.measured,
+        sections: vec![
+            concluding("findings", "Throughput rises."),
+            concluding("grades", "The grade is B; more of it."),
+        ],
+        method: Vec::new(),
+        source: page::Source { record: None, hosts: &hosts },
+        stacks: None,
+        cpus: None,
+        congestion_controls: (String::new(), Vec::new()),
+        cautions: Vec::new(),
+        searched: None,
+    });
+    let told = texts(named(&document, "headline"));
+    assert!(told.starts_with("The grade is B. Throughput is 1.00 Gb/s to 2.00 Gb/s, "), "{told}");
+    let place = |name: &str| document.sections.iter().position(|of| of.name == name).unwrap();
+    assert!(place("grades") < place("findings"));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wirecost_analyze::statistics::Estimate;
 use wirecost_model::document::{Cell, Section};
 use wirecost_model::run::{Run, WindowKind};
 use wirecost_model::units::{counted, seconds};
@@ -99,24 +100,8 @@ pub(super) fn observing(runs: &[&Run]) -> Option<Section> {
             reasons.push(reason);
         }
     }
-    if !costs.is_empty() {
-        let mean = costs.iter().sum::<f64>() / costs.len() as f64;
-        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let runs = counted(costs.len() as u64, "run", "runs");
-        let against = "the same runs just before and after their windows, without probes";
-        // A probe speeds nothing up: then only the noise is known.
-        section.text(match least < 0.0 {
-            true => format!(
-                "What observing cost cannot be told from noise: against {against}, {runs} differed by {:.1}% to \
-                 {:.1}% in throughput, {:.1}% on average.",
-                -most, -least, -mean
-            ),
-            false => format!(
-                "Observing cost {mean:.1}% of throughput on average ({least:.1}% to {most:.1}% over {runs}), \
-                 against {against}."
-            ),
-        });
+    if let Some(text) = cost(&costs) {
+        section.text(text);
     }
     for reason in reasons {
         section.text(format!("The cost of observing is unknown for some runs: {reason}."));
@@ -125,4 +110,49 @@ pub(super) fn observing(runs: &[&Run]) -> Option<Section> {
         section.text("Nothing was observed, so observing cost nothing.");
     }
     section.filled()
+}
+
+/// What observing cost runs, in percent of their throughput; `None` where there are none.
+fn cost(costs: &[f64]) -> Option<String> {
+    let Estimate { mean, interval, .. } = Estimate::of(costs)?;
+    let least = costs.iter().copied().min_by(f64::total_cmp)?;
+    let most = costs.iter().copied().max_by(f64::total_cmp)?;
+    let runs = counted(costs.len() as u64, "run", "runs");
+    // Probes make no run faster, so a negative cost is noise.
+    let is_noise = mean <= 0.0 || interval.is_some_and(|(low, _)| low <= 0.0);
+    Some(match is_noise {
+        true => format!(
+            "The cost of observing is not distinguishable from noise: the throughput of {runs} with probes changed by {:+.1}% to \
+             {:+.1}% ({:+.1}% on average), compared with the same runs without probes, just before and after their windows.",
+            -most, -least, -mean
+        ),
+        false => format!(
+            "Observing cost {mean:.1}% of throughput on average ({least:.1}% to {most:.1}% over {runs}), \
+             compared with the same runs without probes, just before and after their windows."
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_of_observing_within_noise_is_called_so() {
+        let told = |costs: &[f64]| cost(costs).unwrap();
+        assert_eq!(
+            told(&[2.0, 3.0, 4.0]),
+            "Observing cost 3.0% of throughput on average (2.0% to 4.0% over 3 runs), compared with the \
+             same runs without probes, just before and after their windows."
+        );
+        let noise = told(&[-20.0, 8.0, 9.0]);
+        let says =
+            "the throughput of 3 runs with probes changed by -9.0% to +20.0% (+1.0% on average)";
+        assert!(
+            noise.contains("not distinguishable from noise") && noise.contains(says),
+            "{noise}"
+        );
+        assert!(told(&[-300.0]).contains("not distinguishable from noise"));
+        assert_eq!(cost(&[]), None);
+    }
 }

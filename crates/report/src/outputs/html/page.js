@@ -303,7 +303,8 @@
       if (event.target !== figure || event.ctrlKey || event.metaKey || event.altKey || !step[event.key]) return;
       event.preventDefault();
       leave();
-      at = at ? step[event.key]() ?? at : all;
+      // A click elsewhere may have hidden it.
+      at = at && !at.g.matches('.away') ? step[event.key]() ?? at : all;
       if (event.key === 'Enter' || event.key === '0') zoom(at);
       at.g.classList.add('at');
       const { left, bottom } = at.rect.getBoundingClientRect();

@@ -1,5 +1,7 @@
 //! Points of a study, as charts arrange them.
 
+use std::collections::BTreeMap;
+
 use wirecost_analyze::measured::{MeasuredPoint, Measurements, RUN};
 use wirecost_analyze::metrics::Selector;
 use wirecost_model::document::{Axis, AxisLabel, AxisScale, RunSample, Sample, Series};
@@ -75,10 +77,17 @@ impl<'a> Names<'a> {
         points: impl Iterator<Item = &'a Point> + Clone,
         axes: &[&'a str],
     ) -> Self {
+        let axes = axes.to_vec();
+        // Names of two values are short.
+        if axes.len() < 3 {
+            return Self { axes, base: None };
+        }
         let usual = |axis: &&str| {
-            let values: Vec<&str> = points.clone().filter_map(|point| point.get(axis)).collect();
-            let times = |value: &&str| values.iter().filter(|of| *of == value).count();
-            values.iter().copied().max_by_key(times)
+            let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+            for value in points.clone().filter_map(|point| point.get(axis)) {
+                *times.entry(value).or_default() += 1;
+            }
+            times.into_iter().max_by_key(|(_, times)| *times).map(|(value, _)| value)
         };
         let base: Option<Vec<&str>> = axes.iter().map(usual).collect();
         let is_base = |base: &Vec<&str>| {
@@ -87,10 +96,10 @@ impl<'a> Names<'a> {
             });
             let (all, least) =
                 differences.fold((0, usize::MAX), |(all, least), of| (all + of, least.min(of)));
-            // Names of two values are short.
-            axes.len() > 2 && least == 0 && 3 * all <= axes.len() * points.clone().count()
+            least == 0 && 3 * all <= axes.len() * points.clone().count()
         };
-        Self { axes: axes.to_vec(), base: base.filter(is_base) }
+        let base = base.filter(is_base);
+        Self { axes, base }
     }
 
     /// What differs at a point from the base, else what all axes are there.

@@ -274,6 +274,14 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_says_nothing_is_not_written_in_full() {
+        let mut chart = chart();
+        chart.y.unit = Unit::Ratio;
+        assert_eq!(between(&chart, Some((0.0, 5e15))), "< 0.001 to > 1000");
+        assert_eq!(between(&chart, Some((0.5, 2.0))), "0.500 to 2.00");
+    }
+
+    #[test]
     fn the_line_without_an_effect_is_in_the_picture() {
         let mut chart = chart();
         chart.series[0].samples.retain(|sample| sample.y > 1.1);
