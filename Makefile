@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dist install vm test test-long need-to-test lint fmt docs fuzz fuzz-long readme gallery compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
+.PHONY: help demo dist install vm test test-quick test-long test-vm need-to-test lint deny fmt docs fuzz fuzz-long readme gallery compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,29 +22,34 @@ dist: ## One file that runs on any Linux from 6.1, in target/dist: make dist [AR
 vm: ## Run a virtual machine with another kernel, for --vm, until Ctrl-C: make vm [KERNEL=6.1|6.12].
 	@scripts/vm-up "$$(scripts/dist | tail -n 1)" $(KERNEL)
 
-# The cheapest first; the tests last, so that their results are the last lines.
-test: lint docs fuzz ## Everything that CI runs. Installs what is missing.
-	@scripts/test
+test: need-to-test ## Everything but other kernels: 20 minutes; a step prints when it begins. Installs what is missing.
+	@scripts/test --all
 
-test-long: test ## All tests, and then those that take minutes each, of which `make test` runs short ones.
-	@scripts/test --long
+test-quick: need-to-test ## For daily work: unit tests, conservation, refusals, one run of each engine.
+	@scripts/test --quick
+
+test-long: need-to-test ## All tests, also those that take minutes each, with new seeds.
+	@scripts/test --all --long
 
 need-to-test:
 	@scripts/need-to-test
 
-lint: need-to-test ## Formatting, licences, sources and advisories of dependencies, clippy.
+lint: need-to-test ## Formatting, licences and sources of dependencies, clippy.
 	@scripts/lint
+
+deny: ## Licences, sources and advisories of dependencies, by cargo-deny: after changes of Cargo.lock or deny.toml.
+	@scripts/lint --deny
 
 fmt: ## Format the code.
 	cargo fmt --all
 
 docs: need-to-test ## Build the documentation of all crates; a warning is an error.
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	@scripts/docs
 
-fuzz: need-to-test ## Run every fuzz target for a short time.
+fuzz: need-to-test ## Run every fuzz target under libFuzzer for 20 seconds.
 	@scripts/fuzz
 
-fuzz-long: need-to-test ## Run every fuzz target for ten minutes.
+fuzz-long: need-to-test ## Run every fuzz target under libFuzzer for ten minutes.
 	@scripts/fuzz 600
 
 readme: ## Run the examples in README.md again, and put what they print there.
