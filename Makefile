@@ -1,6 +1,7 @@
 # The commands for developers. `make` alone lists them.
 
 SHELL := /bin/bash
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -61,7 +62,7 @@ gallery: ## Run the studies of docs/gallery again, and put their pages and pictu
 compare-uperf: ## What uperf and wirecost count of the same profiles: UPERF=/path/to/uperf (1.0.8).
 	@test -n "$(UPERF)" || { echo 'name a uperf binary: make compare-uperf UPERF=/path/to/uperf' >&2; exit 2; }
 	cargo build --release --locked -p wirecost
-	scripts/compare-uperf "$(UPERF)" target/release/wirecost
+	scripts/compare-uperf "$(UPERF)" $(TARGET)/release/wirecost
 
 bench: ## wirecost beside its peers, and its ports of them: a quarter of an hour at most.
 	@scripts/bench --budget 15
@@ -71,30 +72,30 @@ bench-full: ## The same at all points, which takes an hour or two.
 
 bench-observe: ## What observing costs: probes against none, in pairs of slices of one run.
 	cargo build --release --locked -p wirecost -p wirecost-bench
-	target/release/wirecost-bench observe
+	$(TARGET)/release/wirecost-bench observe
 
 bench-recording: ## Instructions that an operation takes: counting and timing it, and all but the system call.
 	cargo build --release --locked -p wirecost-bench
-	target/release/wirecost-bench recording
+	$(TARGET)/release/wirecost-bench recording
 
 bench-report: ## The table and the page of a thousand runs.
 	cargo build --release --locked -p wirecost -p wirecost-bench
-	target/release/wirecost-bench report
+	$(TARGET)/release/wirecost-bench report
 
 bench-lab: ## Emulated links filled by TCP: their rate and their errors.
 	cargo build --release --locked -p wirecost -p wirecost-bench
-	target/release/wirecost-bench lab
+	$(TARGET)/release/wirecost-bench lab
 
 bench-scale: ## Thirty thousand connections beside a hundred, on loopback and in a lab.
 	cargo build --release --locked -p wirecost -p wirecost-bench
-	target/release/wirecost-bench scale
-	target/release/wirecost-bench scale --lab
+	$(TARGET)/release/wirecost-bench scale
+	$(TARGET)/release/wirecost-bench scale --lab
 
 bench-statistics: ## Comparisons of simulated, resampled and fresh studies: false alarms, and changes found.
 	cargo build --release --locked -p wirecost -p wirecost-bench
-	target/release/wirecost-bench statistics
-	target/release/wirecost-bench resampling
-	target/release/wirecost-bench tune
+	$(TARGET)/release/wirecost-bench statistics
+	$(TARGET)/release/wirecost-bench resampling
+	$(TARGET)/release/wirecost-bench tune
 
 clean: ## Remove what was built.
 	cargo clean
