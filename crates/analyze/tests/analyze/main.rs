@@ -1,0 +1,9 @@
+//! Figures, warnings and findings of runs and studies whose answer is known.
+#![cfg(test)]
+
+mod conservation;
+mod figures;
+mod findings;
+mod observed;
+mod steadiness;
+mod two_hosts;

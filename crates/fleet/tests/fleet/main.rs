@@ -1,0 +1,5 @@
+//! Runs whose hosts answer as a test decides.
+#![cfg(test)]
+
+mod clock;
+mod runs;

@@ -1,0 +1,4 @@
+//! Tests of what the whole machine does: nothing else may run beside them.
+
+mod locks;
+mod trace;

@@ -1,0 +1,10 @@
+//! Records and studies on disk.
+#![cfg(test)]
+
+mod bad_input;
+mod crashes;
+mod data_frames;
+mod old_versions;
+mod recorded;
+mod records;
+mod studies;

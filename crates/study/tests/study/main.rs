@@ -1,0 +1,4 @@
+//! Studies that are part of the program.
+#![cfg(test)]
+
+mod builtins;
