@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dist install vm test test-long need-to-test lint fmt docs fuzz fuzz-long readme gallery compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
+.PHONY: help demo dist install vm test test-long test-vm need-to-test lint fmt docs fuzz fuzz-long readme gallery compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: lint docs fuzz ## Everything that CI runs. Installs what is missing.
 
 test-long: test ## All tests, and then those that take minutes each, of which `make test` runs short ones.
 	@scripts/test --long
+
+test-vm: ## The tests that need virtual machines with other kernels, a quarter of an hour: make test-vm [PART=WORD].
+	@scripts/test-vm $(PART)
 
 need-to-test:
 	@scripts/need-to-test
