@@ -32,6 +32,9 @@ test-quick: need-to-test ## For daily work: unit tests, conservation, refusals, 
 test-long: need-to-test ## All tests, also those that take minutes each, with new seeds.
 	@scripts/test --all --long
 
+test-vm: ## The tests that need virtual machines with other kernels, a quarter of an hour: make test-vm [PART=WORD].
+	@scripts/test-vm $(PART)
+
 need-to-test:
 	@scripts/need-to-test
 

@@ -1,66 +1,17 @@
 //! Protocols beside TCP, UDP and Unix sockets: exact bytes of known content, through the kernel of
-//! this machine, or in a virtual machine (`scripts/vm`) for protocols that many kernels lack.
+//! this machine. Those that many kernels lack are in the target `vm`.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::LazyLock;
 
 use wirecost_lab::{Lab, LabSpec};
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::{skip, skip_without_namespaces};
 use wirecost_linux::{ktls, sysctl};
 
-use crate::document::Document;
 use crate::engines;
-use crate::guest::Guest;
-use crate::program::{BINARY, Program};
-
-/// Of each of two strands: so many transactions, which move so much each way.
-const TIMES: u64 = 60;
-const REQUEST: u64 = 100_000;
-const RESPONSE: u64 = 300;
-
-/// A profile whose bytes are known, and compared with what was sent.
-fn exact(open: &str) -> String {
-    format!(
-        "<profile name=\"exact\"><group nthreads=\"2\">\n\
-         <transaction iterations=\"1\">\n\
-         <flowop type=\"connect\" options=\"remotehost=$h {open}\"/></transaction>\n\
-         <transaction iterations=\"{TIMES}\">\n\
-         <flowop type=\"write\" options=\"size={REQUEST} verify\"/>\n\
-         <flowop type=\"read\" options=\"size={RESPONSE} verify\"/></transaction>\n\
-         <transaction iterations=\"1\"><flowop type=\"disconnect\"/></transaction>\n\
-         </group></profile>\n"
-    )
-}
-
-#[track_caller]
-fn is_exact(document: &Document) {
-    assert_eq!(document.text("/status"), "ok", "{}", document.text("/error"));
-    let moved = (document.sum("/phases", "tx_bytes"), document.sum("/phases", "rx_bytes"));
-    assert_eq!(moved, ((2 * TIMES * REQUEST) as f64, (2 * TIMES * RESPONSE) as f64));
-    assert!(document.number("/phases/1/bits_per_second") > 0.0);
-}
-
-/// Exact, by the engine that was asked for. Of a ring that cannot move the protocol's bytes each host
-/// says so; none says that it had no ring.
-#[track_caller]
-fn is_exact_by(document: &Document, engine: &str, protocol: &str) {
-    is_exact(document);
-    let warnings = document.list("/warnings").iter().filter(|w| w["code"] == "fallback");
-    let told: Vec<_> = warnings.filter_map(|w| w["message"].as_str()).collect();
-    let beside = engine.starts_with("io_uring") && !["tcp", "vsock"].contains(&protocol);
-    assert_eq!(told.len(), if beside { 2 } else { 0 }, "{engine}: {told:?}");
-    let said = format!("used a system call for each read and write of {protocol} instead of");
-    assert!(told.iter().all(|text| text.contains(&said)), "{told:?}");
-}
-
-#[track_caller]
-fn setting(document: &Document, name: &str) -> Vec<(String, String)> {
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let settings = document.list("/settings").iter().filter(|setting| setting["name"] == name);
-    settings.map(|setting| (text(&setting["host"]), text(&setting["granted"]))).collect()
-}
+use crate::exact::{REQUEST, TIMES, exact, is_exact, is_exact_by, setting};
+use crate::program::Program;
 
 #[test]
 fn tls_on_all_engines_and_with_every_cipher() {
@@ -220,154 +171,5 @@ fn mptcp_for_each_request() {
         let document = Program::short_run("@crr", &arguments).measure();
         assert!(document.count("/transactions/count") > 0);
         assert_eq!(setting(&document, "protocol"), [], "none fell back");
-    }
-}
-
-/// What runs in the virtual machine: a name, and what the profile's connect says. One boot serves
-/// all, as booting takes longer than they do.
-const IN_GUEST: [(&str, &str); 4] = [
-    // A window of less than two of loopback's packets makes SCTP wait for timers.
-    ("sctp", "protocol=sctp wndsz=200k sctp_nodelay sctp_rto_max=2000 sctp_out_streams=3"),
-    ("vsock", "protocol=vsock"),
-    ("ktls", "protocol=tls ktls"),
-    ("busy_poll", "protocol=tcp busy_poll=50"),
-];
-
-/// Runs the exact profile with each of them on all engines.
-static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
-    let files = IN_GUEST.map(|(name, open)| (format!("{name}.xml"), exact(open).into_bytes()));
-    let runs =
-        IN_GUEST.iter().flat_map(|(name, _)| engines::names().map(move |engine| (name, engine)));
-    let mut script: String = runs
-        .map(|(name, engine)| {
-            let run = format!("{name}.{engine}");
-            format!(
-                "timeout 300 '{BINARY}' run {name}.xml --var h=127.0.0.1 --engine {engine} \
-                 --quiet --observe none --json {run}.json >{run}.log 2>&1; echo $? >>{run}.log\n"
-            )
-        })
-        .collect();
-    script += "uname -r >release; cat /proc/net/tls_stat >tls_stat\n";
-    script += "rmmod vsock_loopback\n";
-    for command in ["check", "run"] {
-        script += &format!(
-            "timeout 60 '{BINARY}' {command} vsock.xml --var h=127.0.0.1 >without.{command}.log 2>&1\n\
-             echo $? >>without.{command}.log\n"
-        );
-    }
-    Guest::run("sctp,vsock_loopback,tls", &files, &script)
-});
-
-/// What the virtual machine did with one of the profiles.
-struct Runs {
-    name: &'static str,
-    guest: &'static Guest,
-}
-
-impl Runs {
-    /// `None` where there can be no virtual machine.
-    fn of(test: &str, name: &'static str) -> Option<Self> {
-        match &*GUEST {
-            Ok(guest) => Some(Self { name, guest }),
-            Err(missing) => {
-                skip(test, missing);
-                None
-            }
-        }
-    }
-
-    /// Of each engine.
-    fn documents(&self, protocol: &str) -> Vec<Document> {
-        let of_engine = |engine| {
-            let run = format!("{}.{engine}", self.name);
-            let log = self.guest.read(&format!("{run}.log"));
-            assert!(log.ends_with("\n0\n"), "{log}");
-            let document = Document::valid(self.guest.json(&format!("{run}.json")));
-            is_exact_by(&document, engine, protocol);
-            document
-        };
-        engines::names().map(of_engine).collect()
-    }
-
-    /// A counter of /proc/net/tls_stat.
-    fn tls(&self, name: &str) -> u64 {
-        let text = self.guest.read("tls_stat");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
-        line.trim().parse().unwrap()
-    }
-
-    /// Version of the guest's kernel, its first two numbers.
-    fn kernel(&self) -> (u32, u32) {
-        let mut numbers = self.guest.read("release").split('.').map(|text| text.parse().unwrap());
-        (numbers.next().unwrap(), numbers.next().unwrap())
-    }
-}
-
-#[test]
-fn sctp_moves_what_is_sent() {
-    let Some(runs) = Runs::of("sctp_moves_what_is_sent", "sctp") else { return };
-    for document in runs.documents("sctp") {
-        // TCP_INFO tells nothing of SCTP.
-        assert!(document.is_null("/tcp"));
-        assert_eq!(setting(&document, "wndsz.send").len(), 2);
-    }
-}
-
-#[test]
-fn vsock_moves_what_is_sent() {
-    let Some(runs) = Runs::of("vsock_moves_what_is_sent", "vsock") else { return };
-    for document in runs.documents("vsock") {
-        assert!(document.is_null("/tcp"));
-    }
-}
-
-/// Sockets there are without the module, but no way from one to another.
-#[test]
-fn vsock_without_its_loopback_is_refused() {
-    let test = "vsock_without_its_loopback_is_refused";
-    let Some(runs) = Runs::of(test, "vsock") else { return };
-    for command in ["check", "run"] {
-        let log = runs.guest.read(&format!("without.{command}.log"));
-        let words: Vec<&str> = log.split_whitespace().collect();
-        assert!(log.contains("the kernel module vsock_loopback"), "{log}");
-        assert_eq!(words.last(), Some(&"3"), "{log}");
-    }
-}
-
-#[test]
-fn the_kernel_encrypts_what_ktls_is_asked_for() {
-    let test = "the_kernel_encrypts_what_ktls_is_asked_for";
-    let Some(runs) = Runs::of(test, "ktls") else { return };
-    for document in runs.documents("tls") {
-        let granted = |host: &str| (host.to_owned(), "send, receive".to_owned());
-        assert_eq!(setting(&document, "ktls"), [granted("master"), granted("peer")]);
-    }
-    // Two strands, two ends each.
-    let sessions = 4 * engines::names().count() as u64;
-    assert_eq!((runs.tls("TlsTxSw"), runs.tls("TlsRxSw")), (sessions, sessions));
-    assert_eq!(runs.tls("TlsDecryptError"), 0);
-}
-
-/// Kernels before 6.9 cannot poll devices while an event loop waits.
-#[test]
-fn waits_that_cannot_look_at_devices_are_told() {
-    let test = "waits_that_cannot_look_at_devices_are_told";
-    let Some(runs) = Runs::of(test, "busy_poll") else { return };
-    let by_waits: &[&str] = if runs.kernel() < (6, 9) { &["0", "0"] } else { &["50", "50"] };
-    for (engine, document) in engines::names().zip(runs.documents("tcp")) {
-        let waits: &[&str] = match engine {
-            "threads" => &[],
-            "poll" => &["0", "0"],
-            _ => by_waits,
-        };
-        let of = |name| -> Vec<String> {
-            setting(&document, name).into_iter().map(|(_, granted)| granted).collect()
-        };
-        assert_eq!(of("busy_poll"), ["50", "50"]);
-        assert_eq!(of("busy_poll.waits"), waits);
-        let remedy = "wait only since Linux 6.9";
-        let told = document.list("/warnings").iter().filter_map(|w| w["message"].as_str());
-        let refused = waits.iter().filter(|granted| **granted == "0").count();
-        assert_eq!(told.filter(|text| text.contains(remedy)).count(), refused);
     }
 }

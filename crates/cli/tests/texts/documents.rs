@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The most words that a decision may have.
 const LONGEST_DECISION: usize = 300;
@@ -107,4 +108,56 @@ fn keys_of_links_are_documented() {
     let documented: Vec<&str> = rows.collect();
     let keys: Vec<&str> = wirecost_model::link::keys::ALL.iter().map(|key| key.name).collect();
     assert_eq!(documented, keys);
+}
+
+/// `tests/vm-verified` has the hashes of those files, and `scripts/test-vm --needed` compares them.
+#[test]
+fn a_change_of_a_file_that_only_a_virtual_machine_verifies_asks_for_its_tests() {
+    const SCRIPT: &str = "scripts/test-vm";
+    let run = |directory: &Path, program: &str, arguments: &[&str]| {
+        let done = Command::new(program).args(arguments).current_dir(directory).output().unwrap();
+        let said = String::from_utf8(done.stdout).unwrap();
+        (done.status.code().unwrap(), said, String::from_utf8(done.stderr).unwrap())
+    };
+    // Every path of the list is there.
+    let (code, hashes, error) = run(&tree(), "bash", &[SCRIPT, "--hashes"]);
+    assert_eq!(code, 0, "{error}");
+    let files: Vec<&str> = hashes.lines().map(|line| line.split_once("  ").unwrap().1).collect();
+    assert!(files.contains(&SCRIPT) && files.len() > 30, "{files:?}");
+
+    // In a copy, at another place.
+    let copy = tempfile::tempdir().unwrap();
+    let copy = copy.path();
+    for file in &files {
+        let to = copy.join(file);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(tree().join(file), to).unwrap();
+    }
+    for arguments in [&["init", "--quiet"][..], &["add", "."]] {
+        let (code, _, error) = run(copy, "git", arguments);
+        assert_eq!(code, 0, "{error}");
+    }
+    let needed = || run(copy, "bash", &[SCRIPT, "--needed"]);
+    assert_eq!(needed().0, 0, "nothing was verified yet");
+    fs::create_dir(copy.join("tests")).unwrap();
+    fs::write(copy.join("tests/vm-verified"), &hashes).unwrap();
+    assert_eq!(needed(), (1, String::new(), String::new()));
+    // What git does not know, and times, do not count.
+    fs::write(copy.join("scripts/vm-untracked"), "").unwrap();
+    fs::copy(copy.join(SCRIPT), copy.join("tests/again")).unwrap();
+    fs::rename(copy.join("tests/again"), copy.join(SCRIPT)).unwrap();
+    assert_eq!(needed(), (1, String::new(), String::new()));
+    let lab = "crates/lab/src/netem.rs";
+    for file in [lab, "scripts/vm-up"] {
+        let path = copy.join(file);
+        let text = fs::read(&path).unwrap();
+        fs::write(&path, [&text[..], b"\n"].concat()).unwrap();
+        let (code, said, _) = needed();
+        assert_eq!(code, 0, "{file}");
+        assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), [format!("  {file}")]);
+        fs::write(&path, text).unwrap();
+        assert_eq!(needed().0, 1);
+    }
+    fs::remove_file(copy.join(lab)).unwrap();
+    assert_eq!(needed().0, 0);
 }

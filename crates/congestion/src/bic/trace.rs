@@ -5,6 +5,9 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, Object, RingBufferBuilder};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+/// An object that records the calls of the kernel's own BIC (module `tcp_bic`), for tests.
+pub const OF_KERNEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bic_kernel_trace.bpf.o"));
+
 /// A function of `struct tcp_congestion_ops`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {

@@ -2,13 +2,10 @@
 //! one at a time after all others (scripts/test).
 
 mod builtin_studies;
-mod departures;
 mod findings;
 mod idle;
-mod machine_settings;
 mod responsiveness;
 mod short_connections;
-mod vm;
 
 use wirecost_store::study::Study;
 

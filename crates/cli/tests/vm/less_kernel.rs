@@ -1,19 +1,13 @@
 //! On a kernel without BTF, BPF and performance events, and on one in lockdown. Everything that /proc
 //! and netlink tell is there, and what is not says why.
 //!
-//! A virtual machine (`scripts/vm`) has such a kernel: there its type information is covered, system
-//! calls are refused as by a kernel that lacks them, and lockdown is turned on, for which there is no way
-//! back.
-
-use std::sync::LazyLock;
+//! A guest has such a kernel: there its type information is covered, system calls are refused as by a
+//! kernel that lacks them, and lockdown is turned on, for which there is no way back.
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde_json::Value;
-use wirecost_linux::privilege::skip;
 
-use crate::document::Document;
-use crate::guest::Guest;
-use crate::program::BINARY;
+use crate::guest::{Left, Part, checks};
 
 const NO_BTF: &str = "CONFIG_DEBUG_INFO_BTF";
 const NO_PERF: &str = "CONFIG_PERF_EVENTS";
@@ -135,79 +129,71 @@ fn without_bpf_and_perf() -> Vec<u8> {
     bytes.collect()
 }
 
-/// Runs a command under the filter in a file: prctl(2) with PR_SET_SECCOMP, and SECCOMP_MODE_FILTER.
-/// Every Debian has perl.
-const FILTERED: &str = r#"filtered() {
+/// `filtered` runs a command under the filter in a file: prctl(2) with PR_SET_SECCOMP, and SECCOMP_MODE_FILTER.
+/// Every Debian has perl. Emulated CPUs are slow: what is read at the edges of a window takes a part of it.
+const SCRIPT: &str = r#"
+filtered() {
     perl -e 'open F, "<", "filter" or die; binmode F; local $/; $filter = <F>;
         $program = pack "Sx6P", length($filter) / 8, $filter;
         syscall(157, 22, 2, $program) == 0 or die $!; exec @ARGV or die $!' -- "$@"
 }
+set -e
+mount -t tmpfs none /sys/kernel/btf
+run="run @stream --details --quiet"
+# Reads the program, its symbols and perl, which the guest gets slowly the first time.
+by=filtered measure first $run --duration 1s --observe full
+by=filtered measure standard $run --duration 5s --observe standard
+by=filtered measure full $run --duration 5s --observe full
+# The traffic that is observed does not claim the guest's CPUs.
+WIRECOST_RUNTIME_DIR=/run/traffic "$program" $run --duration 600s --observe none >/dev/null &
+until grep -q ' 01 ' /proc/net/tcp; do kill -0 $!; sleep 0.01; done
+by=filtered measure observed observe --for 3s
+by=filtered measure doctor doctor
+kill $!
+wait $! || true
+umount /sys/kernel/btf
+echo confidentiality >/sys/kernel/security/lockdown
+measure locked $run --duration 5s --observe full
+measure locked-doctor doctor
 "#;
 
-/// One boot for all tests of this file.
-static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
-    let measure = |by: &str, command: &str, to: &str| {
-        format!("{by} timeout 300 '{BINARY}' {command} --json {to}.json >{to} || exit\n")
-    };
-    // Emulated CPUs are slow: what is read at the edges of a window takes a part of it.
-    let run = "run @stream --details --quiet";
-    let script = [
-        FILTERED.to_owned(),
-        "mount -t tmpfs none /sys/kernel/btf || exit\n".to_owned(),
-        // Reads the program, its symbols and perl, which the guest gets slowly the first time.
-        measure("filtered", &format!("{run} --duration 1s --observe full"), "first"),
-        measure("filtered", &format!("{run} --duration 5s --observe standard"), "standard"),
-        measure("filtered", &format!("{run} --duration 5s --observe full"), "full"),
-        // The traffic that is observed ends with the guest, and does not claim its CPUs.
-        format!(
-            "WIRECOST_RUNTIME_DIR=/run/traffic '{BINARY}' {run} --duration 600s --observe none \
-             >/dev/null &\n"
-        ),
-        "until grep -q ' 01 ' /proc/net/tcp; do kill -0 $! || exit; sleep 0.01; done\n".to_owned(),
-        measure("filtered", "observe --for 3s", "observed"),
-        measure("filtered", "doctor", "doctor"),
-        "kill $!; wait $!; umount /sys/kernel/btf || exit\n".to_owned(),
-        "echo confidentiality >/sys/kernel/security/lockdown || exit\n".to_owned(),
-        measure("", &format!("{run} --duration 5s --observe full"), "locked"),
-        measure("", "doctor", "locked-doctor"),
-    ];
-    let files = [("filter".to_owned(), without_bpf_and_perf())];
-    Guest::run("", &files, &script.concat())
-});
-
-/// `None` where there can be no virtual machine.
-fn guest(test: &str) -> Option<&'static Guest> {
-    GUEST.as_ref().map_err(|missing| skip(test, missing)).ok()
+/// Leaves the guest in lockdown.
+pub(crate) fn part() -> Part {
+    Part {
+        name: "less_kernel",
+        files: vec![("filter".to_owned(), without_bpf_and_perf())],
+        script: SCRIPT.to_owned(),
+        checks: checks![
+            without_btf_the_other_sources_are_left_and_named,
+            what_lockdown_takes_away_is_told_with_the_remedy,
+        ],
+    }
 }
 
-#[test]
-fn without_btf_the_other_sources_are_left_and_named() {
-    let test = "without_btf_the_other_sources_are_left_and_named";
-    let Some(guest) = guest(test) else { return };
-
+fn without_btf_the_other_sources_are_left_and_named(left: &Left) {
     for (name, expected) in [("standard", OF_STANDARD), ("full", OF_FULL)] {
-        let document = Document::valid(guest.json(&format!("{name}.json")));
+        let document = left.measured(name);
         assert_eq!(document.text("/status"), "ok");
         says(document.list("/observe/probes"), expected);
         tables_are_there(document.at("/observe/hosts/0"));
         assert_eq!(document.text("/machines/0/cpu_source"), "proc-stat");
         cycles_have_a_source_or_a_reason(document.at("/machines/0"));
         assert!(document.at("/tcp/retransmits").is_u64());
-        let text = guest.read(name);
+        let text = left.read(&format!("{name}.txt"));
         assert!(text.contains("CPU: ticks of /proc/stat"), "{text}");
         assert!(text.contains("functions (master): not measured: this kernel"), "{text}");
     }
 
-    let document = Document::valid(guest.json("observed.json"));
+    let document = left.measured("observed");
     assert_eq!(document.text("/status"), "ok");
     says(document.list("/probes"), OF_FULL);
     tables_are_there(document.at("/hosts/0"));
     assert_eq!(document.text("/cpu_source"), "proc-stat");
     cycles_have_a_source_or_a_reason(document.value());
-    let text = guest.read("observed");
+    let text = left.read("observed.txt");
     assert!(text.contains("cost"), "{text}");
 
-    let doctor = guest.json("doctor.json");
+    let doctor = left.ended_well("doctor");
     let probes = doctor["probes"].as_array().unwrap();
     for (name, status, _) in OF_FULL {
         let probe = probes.iter().find(|probe| probe["name"] == *name).unwrap();
@@ -233,10 +219,8 @@ const OF_LOCKDOWN: &Expected = &[
     ("functions", "ready", ""),
 ];
 
-#[test]
-fn what_lockdown_takes_away_is_told_with_the_remedy() {
-    let Some(guest) = guest("what_lockdown_takes_away_is_told_with_the_remedy") else { return };
-    let document = Document::valid(guest.json("locked.json"));
+fn what_lockdown_takes_away_is_told_with_the_remedy(left: &Left) {
+    let document = left.measured("locked");
     assert_eq!(document.text("/status"), "ok");
     says(document.list("/observe/probes"), OF_LOCKDOWN);
     assert_eq!(document.text("/machines/0/cpu_source"), "bpf");
@@ -245,7 +229,7 @@ fn what_lockdown_takes_away_is_told_with_the_remedy() {
     above_zero(host, &["/interrupts/interrupts_per_second", "/tcp/segments_sent"]);
     assert!(host["segments"].is_null());
 
-    let doctor = guest.json("locked-doctor.json");
+    let doctor = left.ended_well("locked-doctor");
     for (name, status, word) in OF_LOCKDOWN.iter().filter(|(name, ..)| *name != "pmu") {
         let probes = doctor["probes"].as_array().unwrap();
         let probe = probes.iter().find(|probe| probe["name"] == *name).unwrap();

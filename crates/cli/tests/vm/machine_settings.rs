@@ -1,13 +1,7 @@
 //! Settings that no test may change here, or that no device here has: those of the whole machine, and of devices with
-//! features of hardware. In a virtual machine (`scripts/vm`), from its first network namespace.
+//! features of hardware. In a guest, from its first network namespace.
 
-use std::sync::LazyLock;
-
-use wirecost_linux::privilege::skip;
-
-use crate::document::Document;
-use crate::guest::Guest;
-use crate::program::BINARY;
+use crate::guest::{Check, Left, Part, checks};
 
 /// Settings, their files below /proc/sys/net, and values that are not those of the guest.
 const SETTINGS: &[(&str, &str, &str)] = &[
@@ -58,7 +52,8 @@ fn tune<'a>(settings: impl IntoIterator<Item = &'a str>) -> String {
     settings.into_iter().map(|setting| format!(" --tune '{setting}'")).collect()
 }
 
-static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
+/// What all parts begin with: `save` keeps all values, `with_device` is a run with settings.
+fn functions() -> String {
     let files: Vec<&str> = SETTINGS.iter().map(|(_, file, _)| *file).collect();
     let files = files.join(" ");
     let settings: Vec<String> =
@@ -72,12 +67,12 @@ static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
             format!("{case}) run --tune-device $(device_of {address}) {settings} \"$@\" ;;\n")
         })
         .collect();
-    let count = OF_DEVICES.len();
-    let script = format!(
+    format!(
         r#"
 set -e
-exec 2>err
-device_of() {{ grep -l "$1" /sys/class/net/*/address | cut -d/ -f5; }}
+modprobe -a virtio_net e1000e
+# Those who come next find the devices as after the boot.
+trap 'modprobe -r virtio_net e1000e' EXIT
 of_devices() {{
     for of in g l x; do ethtool -$of $virtio; done
     for of in g a c; do ethtool -$of $e1000e; done | grep -v negotiated
@@ -89,7 +84,7 @@ virtio=$(device_of 52:54:00:00:00:01) e1000e=$(device_of 52:54:00:00:00:02)
 ip link set $virtio up
 ip link set $e1000e up
 values() {{ (cd /proc/sys/net; grep . {files} | tr '\t' ' '); }}
-run() {{ '{BINARY}' run @rr --observe none --quiet "$@" {of_machine}; }}
+run() {{ "$program" run @rr --observe none --quiet "$@" {of_machine}; }}
 with_device() {{
     local device=$1
     shift
@@ -97,7 +92,7 @@ with_device() {{
     {cases}
     esac
 }}
-ours() {{ ls -l /proc/[0-9]*/exe | sed -nE "s|.* /proc/([0-9]+)/exe -> {BINARY}\$|\1|p"; }}
+ours() {{ ls -l /proc/[0-9]*/exe | sed -nE "s|.* /proc/([0-9]+)/exe -> $program\$|\1|p"; }}
 guardian() {{ [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == *' guardian ' ]]; }}
 
 # save [PART]: all values
@@ -107,6 +102,23 @@ save() {{
 }}
 
 save before
+"#
+    )
+}
+
+pub(crate) fn parts() -> Vec<Part> {
+    let part = |name, script: String, checks: &'static [Check]| Part {
+        name,
+        files: Vec::new(),
+        script: functions() + &script,
+        checks,
+    };
+    let count = OF_DEVICES.len();
+    vec![
+        part(
+            "settings_of_runs",
+            format!(
+                r#"
 for number in $(seq 0 $(({count} - 1))); do
     with_device $number --duration 4s --json run-$number.json >/dev/null &
     until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
@@ -115,7 +127,14 @@ for number in $(seq 0 $(({count} - 1))); do
     wait $! || test $? = 4
 done
 save after
-
+"#
+            ),
+            checks![settings_hold_for_a_run_and_are_restored],
+        ),
+        part(
+            "settings_of_killed_runs",
+            format!(
+                r#"
 # The guardian restores what a run has changed that was killed, whenever that was.
 for instant in $(shuf -i 10-99 -n $(({KILLED} * {count}))); do
     number=$((instant % {count}))
@@ -130,7 +149,13 @@ for instant in $(shuf -i 10-99 -n $(({KILLED} * {count}))); do
     echo $instant >>killed
     save killed $instant
 done
-
+"#
+            ),
+            checks![settings_are_restored_after_kill_9_at_any_time],
+        ),
+        part(
+            "settings_without_guardian",
+            r#"
 # Nobody is left to restore: the next command does.
 with_device 0 --duration 60s >/dev/null &
 until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
@@ -141,37 +166,41 @@ kill -STOP $all
 kill -9 $all
 wait $! || true
 save nobody
-'{BINARY}' restore >restore
+"$program" restore >restore
 save restored
-
-'{BINARY}' run @rr --duration 1s --observe none --quiet --tune governor=performance >governor 2>&1 && exit 1
-'{BINARY}' run @rr --duration 1s --observe none --quiet --tune turbo=off >turbo 2>&1 && exit 1
-'{BINARY}' run @rr --duration 1s --observe none --quiet --tune netdev_budget=0 >budget 2>&1 && exit 1
+"#
+            .to_owned(),
+            checks![without_a_guardian_settings_stay_until_restore],
+        ),
+        part(
+            "settings_refused",
+            r#"
+refused() {
+    if "$program" run @rr --duration 1s --observe none --quiet --tune $1 >$2 2>&1; then exit 1; fi
+}
+refused governor=performance governor
+refused turbo=off turbo
+refused netdev_budget=0 budget
 values >refused
 "#
-    );
-    Guest::run_with(&["--nics"], "virtio_net,e1000e", &[], &script)
-});
-
-/// `None` where there can be no virtual machine.
-fn guest(test: &str) -> Option<&'static Guest> {
-    GUEST.as_ref().map_err(|missing| skip(test, missing)).ok()
+            .to_owned(),
+            checks![what_this_machine_does_not_have_is_refused],
+        ),
+    ]
 }
 
-#[test]
-fn settings_hold_for_a_run_and_are_restored() {
-    let Some(guest) = guest("settings_hold_for_a_run_and_are_restored") else { return };
-    let before = guest.read("before");
+fn settings_hold_for_a_run_and_are_restored(left: &Left) {
+    let before = left.read("before");
     assert_eq!(before.lines().count(), SETTINGS.len(), "{before}");
     for (case, (_, of_device)) in OF_DEVICES.iter().enumerate() {
-        let run = Document::valid(guest.json(&format!("run-{case}.json")));
+        let run = left.document(&format!("run-{case}"));
         let settings = run.list("/settings");
         let holds = |name: &str, value: &str| {
             let name = format!("tune.{name}");
             let setting = settings.iter().find(|setting| setting["name"] == name).expect(&name);
             assert_eq!(setting["effective"], value, "{name}");
         };
-        let during = guest.read(&format!("during-{case}"));
+        let during = left.read(&format!("during-{case}"));
         for (name, file, value) in SETTINGS {
             let line = format!("{file}:{value}");
             assert!(!before.lines().any(|found| found == line), "{line} from the start");
@@ -182,42 +211,40 @@ fn settings_hold_for_a_run_and_are_restored() {
             let (name, value) = setting.split_once('=').unwrap();
             holds(name, value);
         }
-        assert_ne!(guest.read(&format!("during-devices-{case}")), guest.read("before-devices"));
+        assert_ne!(left.read(&format!("during-devices-{case}")), left.read("before-devices"));
     }
-    assert_eq!(guest.read("after"), before);
-    assert!(guest.read("before-devices").contains("RSS hash key"));
-    assert_eq!(guest.read("after-devices"), guest.read("before-devices"));
+    assert_eq!(left.read("after"), before);
+    assert!(left.read("before-devices").contains("RSS hash key"));
+    assert_eq!(left.read("after-devices"), left.read("before-devices"));
 }
 
-#[test]
-fn settings_are_restored_after_kill_9_at_any_time() {
-    let Some(guest) = guest("settings_are_restored_after_kill_9_at_any_time") else { return };
-    let killed = guest.read("killed");
+fn settings_are_restored_after_kill_9_at_any_time(left: &Left) {
+    let killed = left.read("killed");
     assert_eq!(killed.lines().count(), KILLED * OF_DEVICES.len(), "{killed}");
-    assert_eq!(guest.read("still-running"), "");
+    assert_eq!(left.read("still-running"), "");
     for when in killed.lines() {
-        assert_eq!(guest.read(&format!("killed-{when}")), guest.read("before"), "{when}");
-        let devices = guest.read(&format!("killed-devices-{when}"));
-        assert_eq!(devices, guest.read("before-devices"), "{when}");
+        assert_eq!(left.read(&format!("killed-{when}")), left.read("before"), "{when}");
+        let devices = left.read(&format!("killed-devices-{when}"));
+        assert_eq!(devices, left.read("before-devices"), "{when}");
     }
-    // Without a guardian they stay, and `restore` restores.
-    assert_eq!(guest.read("guardians").lines().count(), 1);
-    assert_ne!(guest.read("nobody"), guest.read("before"));
-    assert_ne!(guest.read("nobody-devices"), guest.read("before-devices"));
-    assert_eq!(guest.read("restored"), guest.read("before"), "{}", guest.read("restore"));
-    assert_eq!(guest.read("restored-devices"), guest.read("before-devices"));
 }
 
-#[test]
-fn what_this_machine_does_not_have_is_refused() {
-    let Some(guest) = guest("what_this_machine_does_not_have_is_refused") else { return };
+fn without_a_guardian_settings_stay_until_restore(left: &Left) {
+    assert_eq!(left.read("guardians").lines().count(), 1);
+    assert_ne!(left.read("nobody"), left.read("before"));
+    assert_ne!(left.read("nobody-devices"), left.read("before-devices"));
+    assert_eq!(left.read("restored"), left.read("before"), "{}", left.read("restore"));
+    assert_eq!(left.read("restored-devices"), left.read("before-devices"));
+}
+
+fn what_this_machine_does_not_have_is_refused(left: &Left) {
     for (name, reason) in [
         ("governor", "does not scale CPU frequencies"),
         ("turbo", "no switch for turbo"),
         ("budget", "netdev_budget"),
     ] {
-        let text = guest.read(name).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = left.read(name).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(reason), "{name}: {text}");
     }
-    assert_eq!(guest.read("refused"), guest.read("before"));
+    assert_eq!(left.read("refused"), left.read("before"));
 }
