@@ -1,4 +1,5 @@
-//! What fuzz targets call of what is private here: the readers of what the kernel writes.
+//! What fuzz targets call of what is private here: the readers of what the kernel writes. No program calls
+//! it, so none contains it.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,6 @@ pub mod descriptors;
 pub mod environment;
 pub mod ethtool;
 pub mod facts;
-#[cfg(fuzzing)]
 pub mod fuzzing;
 mod generic_netlink;
 pub mod hardware;

@@ -1,4 +1,4 @@
-//! What fuzz targets call of what is private here.
+//! What fuzz targets call of what is private here. No program calls it, so none contains it.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;

@@ -9,7 +9,6 @@ mod disk_space;
 pub mod engines;
 pub mod files;
 mod frames;
-#[cfg(fuzzing)]
 pub mod fuzzing;
 mod inet;
 pub mod load;

@@ -26,8 +26,19 @@ impl Document {
             .iter_errors(&value)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
-        assert!(errors.is_empty(), "{errors:#?}");
-        Self(value)
+        let document = Self(value);
+        assert!(errors.is_empty(), "{errors:#?}\n{}", document.reasons());
+        document
+    }
+
+    /// What the run itself says of how it went, for a test that fails.
+    fn reasons(&self) -> String {
+        let at = |path| self.0.pointer(path).unwrap_or(&Value::Null);
+        let warnings = at("/warnings").as_array().into_iter().flatten();
+        let messages: Vec<String> =
+            warnings.map(|w| format!("\n  {}: {}", w["code"], w["message"])).collect();
+        let (status, error) = (at("/status"), at("/error"));
+        format!("status {status}, error {error}, warnings:{}", messages.concat())
     }
 
     pub(crate) fn value(&self) -> &Value {
@@ -35,7 +46,14 @@ impl Document {
     }
 
     pub(crate) fn at(&self, path: &str) -> &Value {
-        self.0.pointer(path).unwrap_or_else(|| panic!("there is no {path} in {:#}", self.0))
+        self.0
+            .pointer(path)
+            .unwrap_or_else(|| panic!("there is no {path} in {:#}\n{}", self.0, self.reasons()))
+    }
+
+    #[track_caller]
+    fn is_not(&self, path: &str) -> ! {
+        panic!("{path} is {}\n{}", self.at(path), self.reasons())
     }
 
     pub(crate) fn is_null(&self, path: &str) -> bool {
@@ -43,11 +61,11 @@ impl Document {
     }
 
     pub(crate) fn number(&self, path: &str) -> f64 {
-        self.at(path).as_f64().unwrap_or_else(|| panic!("{path} is {}", self.at(path)))
+        self.at(path).as_f64().unwrap_or_else(|| self.is_not(path))
     }
 
     pub(crate) fn count(&self, path: &str) -> u64 {
-        self.at(path).as_u64().unwrap_or_else(|| panic!("{path} is {}", self.at(path)))
+        self.at(path).as_u64().unwrap_or_else(|| self.is_not(path))
     }
 
     /// Empty for null.
@@ -56,12 +74,17 @@ impl Document {
     }
 
     pub(crate) fn list(&self, path: &str) -> &[Value] {
-        self.at(path).as_array().unwrap_or_else(|| panic!("{path} is {}", self.at(path)))
+        self.at(path).as_array().unwrap_or_else(|| self.is_not(path))
     }
 
     /// Sum of a member over a list.
     pub(crate) fn sum(&self, path: &str, member: &str) -> f64 {
-        self.list(path).iter().map(|row| row[member].as_f64().expect("a number")).sum()
+        let number = |row: &Value| {
+            row[member].as_f64().unwrap_or_else(|| {
+                panic!("{member} of {path} is {}\n{}", row[member], self.reasons())
+            })
+        };
+        self.list(path).iter().map(number).sum()
     }
 
     /// Seconds by which an edge of a window may have been off, as the document itself warns; what is less
@@ -81,7 +104,11 @@ impl Document {
     #[track_caller]
     pub(crate) fn lasts(&self, asked: f64) {
         let (seconds, skew) = (self.number("/window/seconds"), self.skew());
-        assert!((seconds - asked).abs() <= 2.0 * skew, "{seconds} s for {asked}, {skew} s off");
+        assert!(
+            (seconds - asked).abs() <= 2.0 * skew,
+            "{seconds} s for {asked}, {skew} s off\n{}",
+            self.reasons()
+        );
     }
 
     /// What the document says that disturbed its run.
@@ -97,7 +124,8 @@ impl Document {
     #[track_caller]
     pub(crate) fn warning(&self, code: &str) -> &str {
         let found = self.list("/warnings").iter().find(|warning| warning["code"] == code);
-        found.and_then(|warning| warning["message"].as_str()).expect("the warning is there")
+        let message = found.and_then(|warning| warning["message"].as_str());
+        message.unwrap_or_else(|| panic!("there is no warning {code}\n{}", self.reasons()))
     }
 
     pub(crate) fn has_warning(&self, code: &str) -> bool {

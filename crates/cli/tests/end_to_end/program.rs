@@ -328,20 +328,32 @@ pub(crate) struct Running {
 
 impl Running {
     /// Waits for a line of standard output that fits.
+    #[track_caller]
     pub(crate) fn line(&mut self, fits: impl Fn(&str) -> bool) -> String {
-        wait_for_line(&self.lines, fits).unwrap_or_else(|| self.has_not_said_it())
+        let line = wait_for_line(&self.lines, fits);
+        line.unwrap_or_else(|why| self.has_not_said_it(why))
     }
 
     /// Waits for a line of standard error that fits.
+    #[track_caller]
     pub(crate) fn error_line(&mut self, fits: impl Fn(&str) -> bool) -> String {
-        wait_for_line(&self.errors, fits).unwrap_or_else(|| self.has_not_said_it())
+        let line = wait_for_line(&self.errors, fits);
+        line.unwrap_or_else(|why| self.has_not_said_it(why))
     }
 
-    fn has_not_said_it(&mut self) -> ! {
-        let status = self.child.wait();
-        let [stdout, stderr] =
-            [&mut self.stdout, &mut self.stderr].map(|all| all.take().map(JoinHandle::join));
-        panic!("the program ended without saying it: {status:?}, {stdout:?}, {stderr:?}")
+    /// Tells what it has said instead, for which it must end.
+    #[track_caller]
+    fn has_not_said_it(&mut self, why: RecvTimeoutError) -> ! {
+        let what = match why {
+            RecvTimeoutError::Disconnected => "ended without saying it",
+            RecvTimeoutError::Timeout => "has not said it and was killed",
+        };
+        if why == RecvTimeoutError::Timeout {
+            processes(&self.mark).into_iter().for_each(|pid| signal_to(pid, Signal::KILL));
+        }
+        let status = self.child.wait().expect("it is a child");
+        let [stdout, stderr] = [&mut self.stdout, &mut self.stderr].map(joined);
+        panic!("the program {what}: {status}\n--- out\n{stdout}\n--- err\n{stderr}")
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -397,13 +409,10 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(3));
         };
-        let join = |thread: Option<JoinHandle<String>>| {
-            thread.map(|thread| thread.join().expect("a reader")).unwrap_or_default()
-        };
         let finished = Finished {
             code: status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or(0)),
-            stdout: join(self.stdout.take()),
-            stderr: join(self.stderr.take()),
+            stdout: joined(&mut self.stdout),
+            stderr: joined(&mut self.stderr),
             command: self.command,
             home: self.home,
             mark: self.mark,
@@ -465,15 +474,20 @@ fn last_change(directory: &Path) -> SystemTime {
     entries.map(change_of).max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// `None` when there will be no other.
-fn wait_for_line(lines: &Receiver<String>, fits: impl Fn(&str) -> bool) -> Option<String> {
+/// What a stream had, once its reader has ended.
+fn joined(reader: &mut Option<JoinHandle<String>>) -> String {
+    reader.take().map(|reader| reader.join().expect("a reader")).unwrap_or_default()
+}
+
+fn wait_for_line(
+    lines: &Receiver<String>,
+    fits: impl Fn(&str) -> bool,
+) -> Result<String, RecvTimeoutError> {
     let end = Instant::now() + PATIENCE;
     loop {
-        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(line) if fits(&line) => return Some(line),
-            Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) => panic!("the program does not say it"),
-            Err(RecvTimeoutError::Disconnected) => return None,
+        let line = lines.recv_timeout(end.saturating_duration_since(Instant::now()))?;
+        if fits(&line) {
+            return Ok(line);
         }
     }
 }

@@ -8,11 +8,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use fastrand::Rng;
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_store::study::{Study, Writer};
 use wirecost_store::{Recorder, StoreError};
 
 use crate::recorded::{contents, hosts, names, run};
+use crate::seed::seed;
 
 /// Where the other process works.
 const DIRECTORY: &str = "WIRECOST_TEST_DIRECTORY";
@@ -70,6 +72,7 @@ fn a_killed_writer_leaves_only_complete_records() {
     let study = Study::open(&directory).unwrap();
     let mut inside = 0;
     let mut seen = 0;
+    let mut instants = Rng::with_seed(seed());
     for _ in 0..KILLS {
         let [program, arguments @ ..] = &again("a_killed_writer_leaves_only_complete_records")[..]
         else {
@@ -85,7 +88,7 @@ fn a_killed_writer_leaves_only_complete_records() {
         let number = |line: String| line.strip_prefix("kept ").map(|n| n.parse::<usize>().unwrap());
         let first = lines.by_ref().find_map(|line| number(line.unwrap()));
         // It is in the midst of its work; when in it is chance.
-        thread::sleep(Duration::from_micros(fastrand::u64(0..20_000)));
+        thread::sleep(Duration::from_micros(instants.u64(0..20_000)));
         child.kill().unwrap();
         child.wait().unwrap();
         let told = lines.map_while(Result::ok).filter_map(number).last().or(first).unwrap();

@@ -7,4 +7,6 @@ mod data_frames;
 mod old_versions;
 mod recorded;
 mod records;
+#[path = "../../../../tests/seed.rs"]
+mod seed;
 mod studies;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::seed::seed;
 use super::{
     Host, Owner, assert_complete, assert_same, change, changeable, guardian_program, set, snapshot,
     targets,
@@ -46,10 +48,11 @@ fn owner_process() {
                 change(&mut tuner, target, *tunable);
             }
             println!("\nchanged everything");
+            let mut random = Rng::with_seed(seed());
             loop {
-                let (target, tunable) = &found[fastrand::usize(..found.len())];
+                let (target, tunable) = &found[random.usize(..found.len())];
                 change(&mut tuner, target, *tunable);
-                if fastrand::u32(..20) == 0 {
+                if random.u32(..20) == 0 {
                     tuner.restore().unwrap();
                 }
             }
@@ -99,6 +102,7 @@ fn the_guardian_restores_everything_when_its_owner_is_killed() {
     let targets = host.targets();
     let before = snapshot(&targets);
     let mut times = Vec::new();
+    let mut instants = Rng::with_seed(seed());
     for round in 0..ROUNDS {
         let mut owner = start(&host, EVERYTHING);
         let guardian: u32 = owner.wait_for("guardian ").parse().unwrap();
@@ -113,7 +117,7 @@ fn the_guardian_restores_everything_when_its_owner_is_killed() {
             println!("unchanged when killed: {unchanged:?}");
             assert!(changed.len() > unchanged.len() + 60, "{unchanged:?}");
         }
-        std::thread::sleep(Duration::from_micros(fastrand::u64(..600_000)));
+        std::thread::sleep(Duration::from_micros(instants.u64(..600_000)));
         // None of these ends it.
         for number in [Signal::HUP, Signal::INT, Signal::TERM] {
             signal(guardian, number);
@@ -134,11 +138,12 @@ fn what_a_killed_guardian_and_a_killed_owner_left_is_restored_by_the_next() {
     let host = Host::new("both");
     let targets = host.targets();
     let before = snapshot(&targets);
+    let mut instants = Rng::with_seed(seed());
     for round in 0..4 {
         let mut owner = start(&host, EVERYTHING);
         let guardian: u32 = owner.wait_for("guardian ").parse().unwrap();
         owner.wait_for("changed everything");
-        std::thread::sleep(Duration::from_micros(fastrand::u64(..300_000)));
+        std::thread::sleep(Duration::from_micros(instants.u64(..300_000)));
         signal(guardian, Signal::KILL);
         owner.kill();
         if host.journals().is_empty() {

@@ -7,6 +7,8 @@ mod lists;
 mod owners;
 mod real;
 mod rules;
+#[path = "../../../../tests/seed.rs"]
+mod seed;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -83,6 +83,14 @@ fn run(
     (outcome, events)
 }
 
+/// Why a run ended with this status.
+#[track_caller]
+fn error_of(outcome: &Outcome, status: Status, case: &str) -> String {
+    let error = outcome.error.clone().unwrap_or_default();
+    assert_eq!(outcome.status, status, "{case}: {error}");
+    error
+}
+
 /// Who measured what is known by the numbers that each host gives.
 fn is_whole(outcome: &Outcome) {
     assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
@@ -172,8 +180,7 @@ fn a_host_that_dies_ends_the_run_in_every_stage() {
         for stage in stages(host) {
             for fault in [Fault::RefusesOrder, Fault::Dies] {
                 let (outcome, _) = run(|_| 0, Some((host, stage, fault)), LONG);
-                assert_eq!(outcome.status, Status::Peer, "{stage:?} {fault:?}");
-                let error = outcome.error.unwrap();
+                let error = error_of(&outcome, Status::Peer, &format!("{stage:?} {fault:?}"));
                 let expected = format!("{name}: lost the agent");
                 assert!(error.starts_with(&expected), "{stage:?} {fault:?}: {error}");
                 assert_eq!(outcome.hosts.len(), NAMES.len());
@@ -194,8 +201,8 @@ fn a_host_that_dies_ends_the_run_in_every_stage() {
 fn a_host_that_gives_up_says_with_which_status() {
     for stage in stages(1) {
         let (outcome, _) = run(|_| 0, Some((1, stage, Fault::Fails)), LONG);
-        assert_eq!(outcome.status, Status::Invalid, "{stage:?}");
-        assert_eq!(outcome.error.unwrap(), "left: it cannot go on", "{stage:?}");
+        let error = error_of(&outcome, Status::Invalid, &format!("{stage:?}"));
+        assert_eq!(error, "left: it cannot go on", "{stage:?}");
     }
 }
 
@@ -215,12 +222,12 @@ fn hosts_that_need_more_memory_than_their_machine_has_left_do_not_begin() {
     };
     // Each has a pattern of 64 KiB and a place for messages of 64 KiB at least.
     let (outcome, begun) = of(300 << 10);
-    assert_eq!((outcome.status, begun), (Status::Peer, false));
-    let error = outcome.error.unwrap();
+    let error = error_of(&outcome, Status::Peer, "too little memory");
+    assert!(!begun, "{error}");
     assert!(error.starts_with("the hosts master, left, right of one machine need"), "{error}");
     assert!(error.contains("307 kB"), "{error}");
     let (outcome, begun) = of(1 << 30);
-    assert_eq!((outcome.status, begun), (Status::Ok, true));
+    assert_eq!((outcome.status, outcome.error, begun), (Status::Ok, None, true));
 }
 
 /// Runs hosts that have CPUs 0 to 3 each, with workers on these.
@@ -256,8 +263,9 @@ fn cpus_that_a_host_does_not_have_are_refused() {
     let mut cpus = WorkerCpus::default();
     cpus.set(None, vec![3, 4, 5]).unwrap();
     let (outcome, used) = run_on(cpus);
-    assert_eq!((outcome.status, used.len()), (Status::Usage, 0));
-    assert_eq!(outcome.error.as_deref(), Some("master cannot use CPU 4-5: it has CPU 0-3"));
+    let error = error_of(&outcome, Status::Usage, "CPUs that master lacks");
+    assert_eq!(error, "master cannot use CPU 4-5: it has CPU 0-3");
+    assert_eq!(used.len(), 0);
 }
 
 /// Hosts that answer late, or not at all.
