@@ -113,11 +113,19 @@ impl Document {
 
     /// What the document says that disturbed its run.
     pub(crate) fn disturbances(&self) -> Vec<String> {
+        [self.disturbances_of_outage(), self.messages(&["dead-time"])].concat()
+    }
+
+    /// The same of a run in which traffic is meant to stand still for a time.
+    pub(crate) fn disturbances_of_outage(&self) -> Vec<String> {
+        self.messages(&["steal", "foreign-cpu", "window-skew", "lost-intervals", "link-late"])
+    }
+
+    /// What warnings of these codes say.
+    fn messages(&self, codes: &[&str]) -> Vec<String> {
         let warnings = self.list("/warnings").iter();
-        let disturbing = warnings.filter(|w| {
-            ["steal", "foreign-cpu", "window-skew"].iter().any(|code| w["code"] == *code)
-        });
-        disturbing.filter_map(|warning| warning["message"].as_str()).map(str::to_owned).collect()
+        let of_codes = warnings.filter(|warning| codes.iter().any(|code| warning["code"] == *code));
+        of_codes.filter_map(|warning| warning["message"].as_str()).map(str::to_owned).collect()
     }
 
     /// What a warning says.

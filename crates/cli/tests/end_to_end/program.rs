@@ -1,7 +1,8 @@
 //! Runs the program under test, and makes sure that it ends and leaves nothing behind.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -18,14 +19,14 @@ use tempfile::TempDir;
 use wirecost_lab::LabHost;
 use wirecost_linux::netns;
 
-use crate::attempts::undisturbed;
+use crate::attempts::{Machine, again_where_disturbed};
 use crate::document::Document;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wirecost");
 
 /// What neither ends nor changes a file for so long hangs, and is killed. No test depends on how long
 /// anything takes otherwise.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// A variable that the program's own processes inherit, by which they are found.
 const MARK: &str = "WIRECOST_TEST_MARK";
 
@@ -282,24 +283,87 @@ impl Program {
     }
 
     /// Runs it to its end with `--json`; it must have ended well, with a valid document.
+    #[track_caller]
     pub(crate) fn measure(self) -> Document {
-        let next = RefCell::new(Some(self.args(["--json", "run.json"])));
-        let run = || {
-            let program = next.take().expect("a program");
-            let finished = program.finish();
+        self.measure_and(|_, document| document.clone())
+    }
+
+    /// The same, and this must hold of it.
+    #[track_caller]
+    pub(crate) fn measure_and<T>(self, check: impl Fn(&Finished, &Document) -> T) -> T {
+        self.args(["--json", "run.json"]).finish_and(|finished| {
             let document = finished.document();
-            let said = finished.to_string();
-            let code = finished.code;
-            next.replace(Some(finished.again()));
-            (document, code, said)
-        };
-        let disturbances = |(document, ..): &(Document, i32, String)| document.disturbances();
-        undisturbed(run, disturbances, |(document, code, said)| {
-            assert_eq!(document.text("/status"), "ok", "{}\n{said}", document.text("/error"));
-            assert!(document.is_null("/error"));
-            assert_eq!(*code, 0, "{said}");
-            document.clone()
+            let (status, error) = (document.text("/status"), document.text("/error"));
+            assert_eq!((finished.code, status, error), (0, "ok", ""), "{finished}");
+            check(finished, &document)
         })
+    }
+
+    /// Runs it to its end and checks it: again where the check fails and the run itself reports what disturbed it, or the
+    /// kernel counts time of other programs.
+    #[track_caller]
+    pub(crate) fn finish_and<T>(self, check: impl Fn(&Finished) -> T) -> T {
+        let of_test = names(self.home.path());
+        let first = RefCell::new(Some(self));
+        let run = |before: Option<Attempt>| {
+            let program = before.map_or_else(
+                || first.take().expect("a program"),
+                |before| {
+                    remove_all_but(&of_test, before.finished.home.path());
+                    before.finished.again()
+                },
+            );
+            let machine = Machine::now();
+            let finished = program.finish();
+            Attempt { foreign: machine.disturbances(), finished }
+        };
+        again_where_disturbed(run, Attempt::disturbances, |attempt| check(&attempt.finished))
+    }
+}
+
+/// What a run says where its hosts got no CPU, and which makes it invalid.
+const TOO_BUSY: [&str; 2] = ["too busy to read its counters on time", "no byte moved for "];
+
+/// Whether that, and nothing else, made a run invalid.
+pub(crate) fn is_too_busy(error: &str) -> bool {
+    error.split("; ").all(|reason| TOO_BUSY.iter().any(|busy| reason.contains(busy)))
+}
+
+/// What a line of standard error says that a run ended with.
+fn error_of(line: &str) -> Option<String> {
+    line.strip_prefix("wirecost: ").map(str::to_owned)
+}
+
+/// One run of several.
+struct Attempt {
+    finished: Finished,
+    /// What the kernel counted meanwhile.
+    foreign: Vec<String>,
+}
+
+impl Attempt {
+    /// Other programs explain no other failure than those that the run puts down to them.
+    fn disturbances(&self) -> Vec<String> {
+        if self.finished.code != 0 {
+            return self.finished.too_busy().into_iter().collect();
+        }
+        let document = self.finished.written_document();
+        let told = document.as_ref().map(Document::disturbances).unwrap_or_default();
+        told.into_iter().chain(self.foreign.clone()).collect()
+    }
+}
+
+fn names(directory: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(directory).expect("the directory of the test");
+    entries.map(|entry| entry.expect("its entry").file_name()).collect()
+}
+
+fn remove_all_but(names_kept: &BTreeSet<OsString>, directory: &Path) {
+    for name in names(directory).difference(names_kept) {
+        let path = directory.join(name);
+        let removed =
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 
@@ -454,6 +518,46 @@ impl Finished {
     /// That of `--json run.json`.
     pub(crate) fn document(&self) -> Document {
         Document::valid(self.json("run.json"))
+    }
+
+    fn written_document(&self) -> Option<Document> {
+        self.path("run.json").exists().then(|| self.document())
+    }
+
+    /// What makes a run invalid, where that is only that its hosts got no CPU.
+    fn too_busy(&self) -> Option<String> {
+        if self.code != 4 {
+            return None;
+        }
+        if let Some(document) = self.written_document() {
+            let error = document.text("/error");
+            return is_too_busy(error).then(|| error.to_owned());
+        }
+        let errors = match self.errors_of_kept_runs() {
+            of_runs if of_runs.is_empty() => self.stderr.lines().filter_map(error_of).collect(),
+            of_runs => of_runs,
+        };
+        let is_so = !errors.is_empty() && errors.iter().all(|error| is_too_busy(error));
+        is_so.then(|| errors.join(", "))
+    }
+
+    /// Of the runs of a study that are invalid.
+    fn errors_of_kept_runs(&self) -> Vec<String> {
+        let entries = |of: &Path| fs::read_dir(of).into_iter().flatten().flatten();
+        let kept = entries(self.home.path()).map(|kept| kept.path().join("runs"));
+        let runs = kept.flat_map(|runs| entries(&runs).map(|run| run.path().join("run.json")));
+        let error = |path: PathBuf| {
+            let run: Value = serde_json::from_slice(&fs::read(path).ok()?).expect("JSON");
+            let is_invalid = run["status"] == "invalid";
+            is_invalid.then(|| run["error"].as_str().unwrap_or_default().to_owned())
+        };
+        runs.filter_map(error).collect()
+    }
+
+    /// It did what it should, whether or not what it measured is valid.
+    #[track_caller]
+    pub(crate) fn has_run(&self) {
+        assert!(self.code == 0 || self.too_busy().is_some(), "{self}");
     }
 }
 
