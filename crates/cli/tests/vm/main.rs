@@ -27,7 +27,7 @@ mod netem;
 #[allow(dead_code, reason = "shared with other tests")]
 mod program;
 mod protocols;
-#[path = "../../../congestion/tests/flow/record.rs"]
+#[path = "../../../congestion/tests/congestion/flow/record.rs"]
 mod record;
 mod rss;
 #[path = "../end_to_end/timed_datagrams.rs"]
