@@ -71,7 +71,10 @@ mod waiting {
     fn is_listed(finished: &Finished, stop: Stop) {
         is_found(finished, 12.0, stop);
         let document = finished.document();
-        assert!(document.number("/stability/dip_count") >= 1.0);
+        // A host that gets little CPU has too few operations in an interval to tell a dip, and says so.
+        let dips = document.at("/stability/dip_count").as_f64();
+        let reason = document.text("/stability/dip_reason");
+        assert!(dips.map_or(reason.contains("operations"), |dips| dips >= 1.0), "{finished}");
         assert!(document.number("/window/started_unix_ms") > 1.7e12);
         for host in [0, 1] {
             let memory = |edge: &str| document.number(&format!("/hosts/{host}/memory/{edge}"));
