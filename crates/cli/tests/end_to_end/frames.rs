@@ -23,11 +23,8 @@ const COUNTED: &str = r#"
 "#;
 
 fn run(text: &str, arguments: &[&str]) -> Document {
-    let always = ["run", "counted.toml", "--observe", "none", "--json", "run.json"];
-    let program = Program::new(always.iter().chain(arguments));
-    let finished = program.file("counted.toml", text).finish();
-    assert_eq!(finished.code, 0, "{finished}");
-    finished.document()
+    let always = ["run", "counted.toml", "--observe", "none"];
+    Program::new(always.iter().chain(arguments)).file("counted.toml", text).measure()
 }
 
 /// A number of each stage of a direction; -1 for none.
@@ -61,7 +58,7 @@ fn on_a_wire_every_stage_has_every_datagram() {
         assert_eq!(document.list("/frames/directions").len(), directions);
         for direction in 0..directions {
             let stages = each(&document, direction, "datagrams");
-            assert!(stages[0] > 1000, "{stages:?}");
+            assert!(stages[0] > 100, "{stages:?}");
             assert_eq!(stages[..4], [stages[0]; 4], "{flowops}");
             // A busy machine may leave a socket waiting.
             let dropped = stages[3] - stages[4];
@@ -86,11 +83,14 @@ fn what_a_full_socket_drops_is_missing_there() {
     let text = COUNTED.replace(r#"protocol = "udp""#, r#"protocol = "udp", wndsz = 2304"#);
     let document = run(&text, &["--lab"]);
     let stages = each(&document, 0, "datagrams");
-    assert_eq!(stages[..3], [8000; 3]);
-    // A busy machine may fill a CPU's backlog as well.
-    let [backlog, dropped] = [stages[2] - stages[3], stages[3] - stages[4]];
+    // On a busy machine the backlog of a CPU may be full as well: its device sends no packet that it drops.
+    let backlog = stages[0] - stages[1];
+    assert_eq!(stages[..4], [8000, 8000 - backlog, 8000 - backlog, 8000 - backlog]);
+    let dropped = stages[3] - stages[4];
     assert!(dropped > 0, "{stages:?}");
-    assert_eq!(each(&document, 0, "missing"), [-1, 0, 0, backlog, dropped]);
+    assert_eq!(each(&document, 0, "missing"), [-1, backlog, 0, 0, dropped]);
+    let at = |stage| places(&document, 0, stage).into_iter().map(|(_, packets)| packets as i64);
+    assert_eq!(at(1).sum::<i64>(), backlog);
     assert_eq!(places(&document, 0, 4), [("socket_buffer".to_owned(), dropped as u64)]);
     assert_eq!(document.number("/datagrams/lost"), (backlog + dropped) as f64);
 }

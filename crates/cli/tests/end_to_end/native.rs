@@ -45,14 +45,15 @@ flowops = [{ type = "write", conn = 3, size = "${size}" }, { type = "disconnect"
 #[test]
 fn everything_runs_on_every_engine() {
     for engine in engines::names() {
-        let document = Program::short_run("all.toml", &["--engine", engine, "--var", "size=100"])
-            .file("all.toml", EVERYTHING)
-            .measure();
-        assert_eq!(document.text("/engine"), engine);
-        assert!(document.count("/transactions/count") > 0);
-        assert!(document.count("/throughput/tx_bytes") > 0);
-        assert!(document.count("/throughput/rx_bytes") > 0);
-        assert_eq!(document.count("/operations/failed"), 0);
+        let arguments = ["--engine", engine, "--var", "size=100"];
+        let run = Program::short_run("all.toml", &arguments).file("all.toml", EVERYTHING);
+        run.measure_and(|_, document| {
+            assert_eq!(document.text("/engine"), engine);
+            for what in ["transactions/count", "throughput/tx_bytes", "throughput/rx_bytes"] {
+                assert!(document.count(&format!("/{what}")) > 0, "{what}");
+            }
+            assert_eq!(document.count("/operations/failed"), 0);
+        });
     }
 }
 
@@ -71,6 +72,7 @@ fn a_run_is_drawn_again_by_the_seed_that_it_tells() {
     let seed = first.count("/seed").to_string();
     let bytes = |document: &Document| document.count("/throughput/tx_bytes");
     assert_eq!(bytes(&run(&["--seed", &seed])), bytes(&first));
+    // False failures: 3e-7, computed: sums of 30,000 lengths have a standard deviation of 1.4 million bytes.
     assert_ne!(bytes(&run(&[])), bytes(&first));
 }
 
@@ -82,11 +84,12 @@ fn a_trace_is_read_where_the_run_starts() {
                    flowops = [{ type = \"write\", size = 10 }, { type = \"read\", size = 10 }]\n";
     // Forty in 200 ms, of which the phase sees all.
     let trace = "5ms # and so on\n".repeat(40);
-    let document = Program::short_run("trace.toml", &[])
+    Program::short_run("trace.toml", &[])
         .file("trace.toml", profile)
         .file("a.txt", &trace)
-        .measure();
-    assert_eq!(document.count("/transactions/count"), 40);
+        .measure_and(|_, document| {
+            assert_eq!(document.count("/transactions/count"), 40);
+        });
     let missing = Program::new(["check", "trace.toml"]).file("trace.toml", profile).finish();
     assert_eq!(missing.code, 2, "{missing}");
     assert!(missing.stderr.contains("a.txt"), "{missing}");
@@ -130,25 +133,31 @@ fn a_mistake_is_told_with_its_place_and_the_nearest_name() {
     assert!(refused.document().text("/error").contains("bad.toml:3:30"), "{refused}");
 }
 
-#[test]
-fn an_offered_load_is_that_of_all_strands_and_a_shortfall_is_told() {
-    let run = |load: &str| {
-        let arguments = ["--connections", "4", "--var", "size=8k", "--load", load];
-        Program::short_run("@stream", &arguments).measure()
-    };
-    let slow = run("80mbit");
-    assert_eq!(slow.number("/offered_bits_per_second"), 80e6);
-    let throughput = slow.number("/throughput/bits_per_second");
-    assert!((throughput / 80e6 - 1.0).abs() < 0.2, "{throughput}");
-    assert!(!slow.has_warning("offered-load-not-reached"));
-    // More than any machine moves.
-    let fast = run("100tbit");
-    assert!(fast.number("/throughput/bits_per_second") < 1e14);
-    assert!(fast.has_warning("offered-load-not-reached"));
-    let unlimited = Program::short_run("@stream", &["--load", "max"]).measure();
-    assert!(unlimited.is_null("/offered_bits_per_second"));
+mod measured {
+    use super::*;
 
-    let share = Program::short_run("@stream", &["--load", "25%"]).finish();
-    assert_eq!(share.code, 2, "{share}");
-    assert!(share.stderr.contains("works only in a study"), "{share}");
+    #[test]
+    fn an_offered_load_is_that_of_all_strands_and_a_shortfall_is_told() {
+        let run = |load: &str| {
+            let arguments = ["--connections", "4", "--var", "size=8k", "--load", load];
+            Program::short_run("@stream", &arguments)
+        };
+        run("80mbit").measure_and(|_, slow| {
+            assert_eq!(slow.number("/offered_bits_per_second"), 80e6);
+            let throughput = slow.number("/throughput/bits_per_second");
+            // False failures: 1e-5, measured: 25 runs beside load within 3%, the worst of all runs ever 17.5%.
+            assert!((throughput / 80e6 - 1.0).abs() < 0.35, "{throughput}");
+            assert!(!slow.has_warning("offered-load-not-reached"));
+        });
+        // More than any machine moves.
+        let fast = run("100tbit").measure();
+        assert!(fast.number("/throughput/bits_per_second") < 1e14);
+        assert!(fast.has_warning("offered-load-not-reached"));
+        let unlimited = Program::short_run("@stream", &["--load", "max"]).measure();
+        assert!(unlimited.is_null("/offered_bits_per_second"));
+
+        let share = Program::short_run("@stream", &["--load", "25%"]).finish();
+        assert_eq!(share.code, 2, "{share}");
+        assert!(share.stderr.contains("works only in a study"), "{share}");
+    }
 }

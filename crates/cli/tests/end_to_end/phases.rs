@@ -39,16 +39,24 @@ fn reads_that_time_out_are_a_phase_of_their_own_and_the_headline() {
     }
 }
 
-/// The lengths of phases by iterations differ from run to run, their work does not.
-#[test]
-fn the_phase_that_moves_data_is_the_headline_however_long_the_others_take() {
-    let one_byte = r#"<flowop type="write" options="size=1"/>"#;
-    let xml = profile("tcp", one_byte).replace(
-        r#"<transaction iterations="1"><flowop type="disconnect"/>"#,
-        r#"<transaction iterations="1"><flowop type="think" options="duration=300ms"/>"#,
-    );
-    let document = Program::new(["run", "p.xml", "--quiet"]).file("p.xml", &xml).measure();
-    assert!(document.number("/phases/2/seconds") > document.number("/phases/1/seconds"));
-    assert_eq!(document.count("/window/phase"), 1);
-    assert_eq!(document.count("/throughput/tx_bytes"), 5);
+mod waiting {
+    use super::*;
+
+    /// The lengths of phases by iterations differ from run to run, their work does not.
+    #[test]
+    fn the_phase_that_moves_data_is_the_headline_however_long_the_others_take() {
+        let one_byte = r#"<flowop type="write" options="size=1"/>"#;
+        let xml = profile("tcp", one_byte).replace(
+            r#"<transaction iterations="1"><flowop type="disconnect"/>"#,
+            r#"<transaction iterations="1"><flowop type="think" options="duration=3s"/>"#,
+        );
+        Program::new(["run", "p.xml", "--quiet"]).file("p.xml", &xml).measure_and(|_, document| {
+            let [writes, thought] =
+                [1, 2].map(|phase| document.number(&format!("/phases/{phase}/seconds")));
+            // False failures: 1e-5, measured: writes took 16 ms (median) to 0.56 s in 30 runs beside load 20.
+            assert!(thought > writes, "{thought} s, {writes} s");
+            assert_eq!(document.count("/window/phase"), 1);
+            assert_eq!(document.count("/throughput/tx_bytes"), 5);
+        });
+    }
 }

@@ -1,13 +1,34 @@
 //! Time from the driver to the application, by the kernel's stamps (`--receive-stamps`).
 
+use std::net::UdpSocket;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use serde_json::Value;
 use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_linux::receive_stamps;
 
+use crate::dead_time::{moves, stop_for};
 use crate::document::Document;
-use crate::program::{Finished, Program, signal_to};
+use crate::program::{Finished, Program, until};
+
+/// Holds the kernel's stamps on: a socket that has got one. The kernel turns them on for all sockets, later than it says.
+struct StampsOn {
+    _socket: UdpSocket,
+}
+
+impl StampsOn {
+    fn hold() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receive_stamps::enable(&socket).unwrap();
+        let own = socket.local_addr().unwrap();
+        let is_stamped = || {
+            socket.send_to(&[0], own).unwrap();
+            receive_stamps::receive(&socket, &mut [0], true).unwrap().stamp.software.is_some()
+        };
+        until("the kernel stamps", is_stamped);
+        Self { _socket: socket }
+    }
+}
 
 const ITERATIONS: u64 = 300;
 
@@ -39,10 +60,12 @@ fn start(text: &str, arguments: &[&str]) -> Program {
     Program::new(always.iter().chain(arguments)).file("stamped.toml", text)
 }
 
-fn run(text: &str, arguments: &[&str]) -> Finished {
-    let finished = start(text, arguments).finish();
-    assert_eq!(finished.code, 0, "{finished}");
-    finished
+#[track_caller]
+fn run(text: &str, arguments: &[&str]) -> Document {
+    start(text, arguments).finish_and(|finished| {
+        assert_eq!(finished.code, 0, "{finished}");
+        finished.document()
+    })
 }
 
 /// What is told of each host, of which every message has a time, or a reason.
@@ -65,18 +88,18 @@ fn stamps(document: &Document) -> Vec<&Value> {
 fn each_has(document: &Document, sockets: u64, messages: u64) {
     for stamps in stamps(document) {
         assert_eq!((&stamps["sockets"], &stamps["messages"]), (&sockets.into(), &messages.into()));
-        // Stamps are on before the first connection, but the kernel turns them on later than it says.
-        assert!(stamps["delay_us"]["count"].as_u64() > Some(messages / 2), "{stamps}");
+        assert_eq!(stamps["delay_us"]["count"], messages, "{stamps}");
         assert!(stamps["delay_us"]["p50"].as_f64() > Some(0.0), "{stamps}");
     }
 }
 
 /// On whichever engine: each message that a stamped socket reads is counted once, and no other.
 fn every_message_is_counted(engine: &str) {
+    let _on = StampsOn::hold();
     let keys = format!("iterations = {ITERATIONS}");
     for protocol in ["udp", "tcp"] {
         let text = profile(protocol, 1, &keys, ECHO);
-        let document = run(&text, &["--engine", engine]).document();
+        let document = run(&text, &["--engine", engine]);
         assert_eq!(document.count("/transactions/count"), ITERATIONS);
         each_has(&document, 1, ITERATIONS);
     }
@@ -105,15 +128,16 @@ fn every_message_is_counted_io_uring() {
 /// The first and the 65th strand of a worker.
 #[test]
 fn one_socket_in_64_is_stamped() {
+    let _on = StampsOn::hold();
     let text = profile("udp", 65, "iterations = 20", ECHO);
-    let document = run(&text, &["--workers", "1"]).document();
+    let document = run(&text, &["--workers", "1"]);
     each_has(&document, 2, 40);
     let every = document.list("/hosts")[0]["receive_stamps"]["not_sampled"].clone();
     assert_eq!(every, Value::Array(Vec::new()));
     // At least one of each worker; of threads, of the host.
     let text = profile("udp", 5, "iterations = 20", ECHO);
-    each_has(&run(&text, &["--workers", "2"]).document(), 2, 40);
-    each_has(&run(&text, &["--engine", "threads"]).document(), 1, 20);
+    each_has(&run(&text, &["--workers", "2"]), 2, 40);
+    each_has(&run(&text, &["--engine", "threads"]), 1, 20);
 }
 
 /// Datagrams that the kernel joined are one message with one stamp.
@@ -122,7 +146,7 @@ fn messages_of_several_datagrams_have_one_stamp() {
     let sends = r#"{ type = "write", size = 500, gso = 4, batch = 3, gro = true }"#;
     // The first may arrive before their socket lets the kernel join them.
     let text = profile("udp", 1, "iterations = 2000", sends);
-    let document = run(&text, &[]).document();
+    let document = run(&text, &[]);
     let [_, peer] = stamps(&document)[..] else { panic!("two hosts") };
     let [messages, datagrams] =
         ["messages", "datagrams"].map(|what| document.count(&format!("/io/receives/{what}")));
@@ -133,65 +157,26 @@ fn messages_of_several_datagrams_have_one_stamp() {
 /// Whichever worker reads from a socket of several clients, a stamped strand's messages are counted.
 #[test]
 fn sockets_of_several_clients_are_stamped() {
+    let _on = StampsOn::hold();
     let text = profile("udp", 1, &format!("iterations = {ITERATIONS}"), ECHO);
     for sockets in ["per-worker", "shared"] {
         let arguments = ["--workers", "1", "--server-sockets", sockets];
-        let document = run(&text, &arguments).document();
+        let document = run(&text, &arguments);
         each_has(&document, 1, ITERATIONS);
     }
-}
-
-/// A datagram was sent before it was stamped, and is read before the delay is taken: of a stream of them every quantile
-/// of the time is at most that of the one-way delay.
-#[test]
-fn the_time_is_a_part_of_the_one_way_delay_in_a_lab() {
-    if skip_without_namespaces("the_time_is_a_part_of_the_one_way_delay_in_a_lab") {
-        return;
-    }
-    let keys = "duration = \"2s\"\nrate = 500";
-    let text = profile("udp", 1, keys, r#"{ type = "write", size = 200 }"#);
-    let link = ["--lab", "--rate", "100mbit", "--rtt", "4ms"];
-    let document = run(&text, &link).document();
-    let [master, peer] = stamps(&document)[..] else { panic!("two hosts") };
-    assert_eq!((&master["messages"], &master["delay_us"]), (&0.into(), &Value::Null));
-    let (delay, one_way) = (&peer["delay_us"], document.at("/datagrams/one_way_us/delay"));
-    let number = |of: &Value| of.as_f64().expect("a number");
-    // Both are read after the same call, at two instants, so one may be within the window and the other not.
-    assert!((number(&peer["messages"]) - number(&one_way["count"])).abs() <= 2.0, "{peer}");
-    assert!(number(&one_way["p50"]) >= 2_000.0, "{one_way}");
-    for quantile in ["p50", "p90", "p99", "mean"] {
-        let (part, whole) = (number(&delay[quantile]), number(&one_way[quantile]));
-        // What the link takes is not in it.
-        assert!(part <= 1.02 * whole - 1_900.0, "{quantile}: {delay} {one_way}");
-    }
-}
-
-/// Datagrams that wait at a receiver that does not run have waited so long.
-#[test]
-fn a_receiver_that_is_stopped_shows_in_the_time() {
-    let keys = "duration = \"2s\"\nrate = 500";
-    let text = profile("udp", 1, keys, r#"{ type = "write", size = 200 }"#);
-    let output = ["--format", "uperf", "--interval", "100ms", "--dead-time", "report"];
-    let mut running = start(&text, &output).start();
-    running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
-    let peer = *running.children().last().expect("agents");
-    signal_to(peer, Signal::STOP);
-    std::thread::sleep(Duration::from_millis(600));
-    signal_to(peer, Signal::CONT);
-    let finished = running.wait();
-    assert_eq!(finished.code, 0, "{finished}");
-    let document = finished.document();
-    let [_, peer] = stamps(&document)[..] else { panic!("two hosts") };
-    let [p50, max] = ["p50", "max"].map(|of| peer["delay_us"][of].as_f64().expect("a time"));
-    // One of the first that came after it had stopped.
-    assert!(max >= 500_000.0, "{peer}");
-    assert!(p50 < 300_000.0, "{peer}");
 }
 
 #[test]
 fn what_cannot_be_stamped_says_why() {
     let text = profile("tls", 1, "iterations = 20", ECHO);
-    let finished = run(&text, &["--details"]);
+    start(&text, &["--details"]).finish_and(says_why);
+    // Without the option nothing is said of it.
+    let plain = Program::short_run("@udp-rr", &["--observe", "none"]).measure();
+    assert!(plain.list("/hosts").iter().all(|host| host["receive_stamps"].is_null()));
+}
+
+fn says_why(finished: &Finished) {
+    assert_eq!(finished.code, 0, "{finished}");
     let document = finished.document();
     for stamps in stamps(&document) {
         assert_eq!((&stamps["sockets"], &stamps["messages"]), (&0.into(), &0.into()), "{stamps}");
@@ -199,9 +184,6 @@ fn what_cannot_be_stamped_says_why() {
         assert_eq!((&stamps["not_sampled"], &stamps["delay_us"]), (&reason, &Value::Null));
     }
     assert!(finished.stdout.contains("no socket was stamped: TLS reads"), "{finished}");
-    // Without the option nothing is said of it.
-    let plain = Program::short_run("@udp-rr", &["--observe", "none"]).measure();
-    assert!(plain.list("/hosts").iter().all(|host| host["receive_stamps"].is_null()));
 }
 
 #[test]
@@ -234,6 +216,66 @@ fn a_study_compares_the_times() {
         at = { receive_stamps = true }
     "#;
     let program = Program::new(["study", "run", "stamps.toml", "--out", "out"]);
-    let finished = program.file("stamps.toml", study).finish();
-    assert_eq!(finished.code, 0, "{finished}");
+    program.file("stamps.toml", study).finish_and(|finished| {
+        assert_eq!(finished.code, 0, "{finished}");
+    });
+}
+
+mod waiting {
+    use super::*;
+
+    /// A datagram was sent before it was stamped, and is read before the delay is taken: of a stream of them every quantile
+    /// of the time is at most that of the one-way delay.
+    #[test]
+    fn the_time_is_a_part_of_the_one_way_delay_in_a_lab() {
+        if skip_without_namespaces("the_time_is_a_part_of_the_one_way_delay_in_a_lab") {
+            return;
+        }
+        // None near the edges of the window, so both are of the same datagrams.
+        let keys = "duration = \"3s\"\narrivals = { intervals = \"arrivals.txt\" }";
+        let text = profile("udp", 1, keys, r#"{ type = "write", size = 200 }"#);
+        let link = ["--lab", "--rate", "100mbit", "--rtt", "4ms", "--ramp", "0s"];
+        let arrivals = format!("300ms\n{}", "2ms\n".repeat(999));
+        let _on = StampsOn::hold();
+        start(&text, &link).file("arrivals.txt", &arrivals).finish_and(is_a_part);
+    }
+
+    fn is_a_part(finished: &Finished) {
+        assert_eq!(finished.code, 0, "{finished}");
+        let document = finished.document();
+        let [master, peer] = stamps(&document)[..] else { panic!("two hosts") };
+        assert_eq!((&master["messages"], &master["delay_us"]), (&0.into(), &Value::Null));
+        let (delay, one_way) = (&peer["delay_us"], document.at("/datagrams/one_way_us/delay"));
+        let number = |of: &Value| of.as_f64().expect("a number");
+        assert_eq!(delay["count"], one_way["count"], "{peer}");
+        assert!(number(&one_way["p50"]) >= 2_000.0, "{one_way}");
+        for quantile in ["p50", "p90", "p99", "mean"] {
+            let (part, whole) = (number(&delay[quantile]), number(&one_way[quantile]));
+            // What the link takes is not in it.
+            assert!(part <= 1.02 * whole - 1_900.0, "{quantile}: {delay} {one_way}");
+        }
+    }
+
+    /// Datagrams that wait at a receiver that does not run have waited so long. It has the kernel stamp by itself.
+    #[test]
+    fn a_receiver_that_is_stopped_shows_in_the_time() {
+        let keys = "duration = \"3s\"\nrate = 500";
+        let text = profile("udp", 1, keys, r#"{ type = "write", size = 200 }"#);
+        let output = ["--format", "uperf", "--interval", "100ms", "--dead-time", "report"];
+        let mut running = start(&text, &output).start();
+        moves(&mut running);
+        let peer = *running.children().last().expect("agents");
+        stop_for(&[peer], Duration::from_millis(600));
+        let finished = running.wait();
+        finished.has_run();
+        let document = finished.document();
+        let [_, peer] = stamps(&document)[..] else { panic!("two hosts") };
+        let [p50, max] = ["p50", "max"].map(|of| peer["delay_us"][of].as_f64().expect("a time"));
+        // One of the first that came after it had stopped, of which there are 50 in 100 ms.
+        // False failures: 1e-5, computed: a sender of 2 ms intervals would have to stand still for 100 ms.
+        assert!(max >= 500_000.0, "{peer}");
+        // Of the 1,500 some 300 came while it was stopped.
+        // False failures: 1e-5, computed: the stop would have to last for two and a half times as long.
+        assert!(p50 < 300_000.0, "{peer}");
+    }
 }

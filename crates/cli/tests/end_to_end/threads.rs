@@ -54,43 +54,6 @@ fn late_clocks(outcome: &Outcome) -> Vec<String> {
     outcome.hosts.iter().filter_map(unknown).collect()
 }
 
-#[test]
-fn hundreds_of_threads_are_not_busier_than_the_cpus() {
-    const STRANDS: u32 = 600;
-    undisturbed(
-        || run("threads".into(), STRANDS),
-        late_clocks,
-        |outcome| {
-            assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
-            for host in &outcome.hosts {
-                is_possible(host, STRANDS as usize);
-                // Where each connection has a thread, not all of them ask how it is.
-                let mut sampled: Vec<u32> =
-                    host.phases[1].tcp_samples.iter().map(|sample| sample.strand).collect();
-                sampled.sort_unstable();
-                sampled.dedup();
-                assert!(sampled.iter().all(|&strand| strand < 4), "{sampled:?}");
-            }
-        },
-    );
-}
-
-#[test]
-fn few_workers_are_not_busier_than_the_cpus() {
-    for engine in engines::event_loops() {
-        undisturbed(
-            || run(engine.into(), 8),
-            late_clocks,
-            |outcome| {
-                assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
-                for host in &outcome.hosts {
-                    is_possible(host, host.workers as usize);
-                }
-            },
-        );
-    }
-}
-
 /// So many that they have no addresses of their own: one thread accepts for all.
 #[test]
 fn thousands_of_threads_behind_shared_addresses() {
@@ -98,4 +61,45 @@ fn thousands_of_threads_behind_shared_addresses() {
     let document = Program::short_run("@rr", &arguments).measure();
     assert_eq!(document.count("/connections/open"), 4200);
     assert!(!document.has_warning("saturated-worker"));
+}
+
+mod measured {
+    use super::*;
+
+    #[test]
+    fn hundreds_of_threads_are_not_busier_than_the_cpus() {
+        const STRANDS: u32 = 600;
+        undisturbed(
+            || run("threads".into(), STRANDS),
+            late_clocks,
+            |outcome| {
+                assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
+                for host in &outcome.hosts {
+                    is_possible(host, STRANDS as usize);
+                    // Where each connection has a thread, not all of them ask how it is.
+                    let mut sampled: Vec<u32> =
+                        host.phases[1].tcp_samples.iter().map(|sample| sample.strand).collect();
+                    sampled.sort_unstable();
+                    sampled.dedup();
+                    assert!(sampled.iter().all(|&strand| strand < 4), "{sampled:?}");
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn few_workers_are_not_busier_than_the_cpus() {
+        for engine in engines::event_loops() {
+            undisturbed(
+                || run(engine.into(), 8),
+                late_clocks,
+                |outcome| {
+                    assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
+                    for host in &outcome.hosts {
+                        is_possible(host, host.workers as usize);
+                    }
+                },
+            );
+        }
+    }
 }

@@ -32,36 +32,6 @@ fn a_phase_lasts_as_long_as_it_was_asked_to() {
     }
 }
 
-/// What is due while the machine has no CPU for it comes later, or beyond the end of the window: so no
-/// more may come than was due, always, and as many, when nothing disturbs.
-#[test]
-fn a_rate_is_kept() {
-    for engine in engines::names() {
-        let run = || {
-            let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
-                .args(["--interval", "100ms", "--engine", engine])
-                .file("rate.xml", &timed("duration=\"1s\" rate=\"400\""))
-                .measure();
-            // Of each of two strands. What was late when the window began has its latency from when it was due.
-            let count = document.count("/transactions/count");
-            let late = document.number("/latency_us/max") / 1e6 + document.skew();
-            let most = 800.0 * (document.number("/window/seconds") + late) + 2.0;
-            assert!(count as f64 <= most, "{engine}: {count} of at most {most}");
-            document
-        };
-        undisturbed(run, Document::disturbances, |document| {
-            // Threads that spin take the CPUs of those that have something due.
-            if document.has_warning("pollers-share-cpus") {
-                return;
-            }
-            let count = document.count("/transactions/count");
-            assert!(count.abs_diff(800) <= 8, "{engine}: {count}, not 800");
-            let per_second = document.number("/transactions/per_second");
-            assert!((per_second - 800.0).abs() <= 8.0, "{engine}: {per_second} a second, not 800");
-        });
-    }
-}
-
 /// A phase of iterations is counted whole.
 #[test]
 fn iterations_are_counted_to_the_last() {
@@ -75,5 +45,42 @@ fn iterations_are_counted_to_the_last() {
         assert_eq!(document.count("/throughput/rx_bytes"), 64_000);
         assert_eq!(document.count("/latency_us/count"), 1000);
         assert_eq!(document.count("/operations/count"), 2000);
+    }
+}
+
+mod measured {
+    use super::*;
+
+    /// What is due while the machine has no CPU for it comes later, or beyond the end of the window: so no
+    /// more may come than was due, always, and as many, when nothing disturbs.
+    #[test]
+    fn a_rate_is_kept() {
+        for engine in engines::names() {
+            let run = || {
+                let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
+                    .args(["--interval", "100ms", "--engine", engine])
+                    .file("rate.xml", &timed("duration=\"1s\" rate=\"400\""))
+                    .measure();
+                // Of each of two strands. What was late when the window began has its latency from when it was due.
+                let count = document.count("/transactions/count");
+                let late = document.number("/latency_us/max") / 1e6 + document.skew();
+                let most = 800.0 * (document.number("/window/seconds") + late) + 2.0;
+                assert!(count as f64 <= most, "{engine}: {count} of at most {most}");
+                document
+            };
+            undisturbed(run, Document::disturbances, |document| {
+                // Threads that spin take the CPUs of those that have something due.
+                if document.has_warning("pollers-share-cpus") {
+                    return;
+                }
+                let count = document.count("/transactions/count");
+                // False failures: 1e-5 (x5), computed: the last 50 ms would have to be late at both strands.
+                assert!(count.abs_diff(800) <= 40, "{engine}: {count}, not 800");
+                let per_second = document.number("/transactions/per_second");
+                // Of the same transactions: the window is longer or shorter by as much as the document says.
+                let within = 40.0 + 800.0 * 2.0 * document.skew();
+                assert!((per_second - 800.0).abs() <= within, "{engine}: {per_second}, not 800");
+            });
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use wirecost_linux::privilege::skip_without_namespaces;
 
-use crate::program::Program;
+use crate::program::{Finished, Program};
 
 /// Receive only and echo, each with a socket per worker, a shared socket, and all packets by one queue.
 const GROUPS: usize = 6;
@@ -29,7 +29,10 @@ fn the_study_of_pairs_has_the_counts_of_each_stage_and_a_sentence_or_a_reason_fo
         return;
     }
     let arguments = ["study", "run", "@udp-scaling", "--quick", "--out", "kept", "--quiet"];
-    let finished = Program::new(arguments).finish();
+    Program::new(arguments).finish_and(has_counts_and_sentences);
+}
+
+fn has_counts_and_sentences(finished: &Finished) {
     assert_eq!(finished.code, 0, "{finished}");
     let kept = finished.path("kept");
     let report = Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
