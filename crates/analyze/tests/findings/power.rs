@@ -83,7 +83,7 @@ fn the_best_engine() {
     is_found(engines, |found| says(found, "choices", "With engine io_uring"));
 }
 
-/// The two studies of `cli/tests/end_to_end/alone/findings.rs`: throughput grows with the connections up to
+/// The two studies of `cli/tests/end_to_end/findings.rs`: throughput grows with the connections up to
 /// `most` bits a second, ten runs at each point, which differ by 2%.
 fn limited(
     numbers: &[&str],

@@ -16,6 +16,7 @@ mod agents;
 mod alone;
 #[path = "../../../../tests/attempts.rs"]
 mod attempts;
+mod builtin_studies;
 mod builtins;
 mod compare;
 mod congestion;
@@ -27,6 +28,7 @@ mod dead_time;
 mod doctor;
 mod document;
 mod files;
+mod findings;
 mod frames;
 mod guest;
 mod honesty;
