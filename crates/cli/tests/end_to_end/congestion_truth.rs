@@ -55,38 +55,65 @@ fn reno_follows_mathis(seconds: u32, within: f64) {
     );
 }
 
-#[test]
-fn reno_reaches_what_its_formula_says() {
-    if skip_without_namespaces("reno_reaches_what_its_formula_says") {
-        return;
-    }
-    reno_follows_mathis(10, 0.25);
+/// Rates with two congestion controls, measured at once, each over a link of its own.
+fn rates(controls: [&str; 2], path: &Path<'_>, connections: u32, seconds: u32) -> [f64; 2] {
+    std::thread::scope(|scope| {
+        let measure = |cc| scope.spawn(move || measure(cc, path, connections, seconds));
+        controls.map(measure).map(|measured| measured.join().unwrap().bits_per_second)
+    })
 }
 
-/// A window of 1,700 segments that was halved: Reno takes minutes to win it back.
-#[test]
-fn bic_wins_back_a_large_window_within_seconds_and_reno_does_not() {
-    let test = "bic_wins_back_a_large_window_within_seconds_and_reno_does_not";
-    if skip_without_namespaces(test) || skip_without_tracing(test) {
-        return;
+/// Losses limit these rates, not CPUs: other tests may run beside them.
+mod waiting {
+    use super::*;
+
+    #[test]
+    fn reno_reaches_what_its_formula_says() {
+        if skip_without_namespaces("reno_reaches_what_its_formula_says") {
+            return;
+        }
+        // False failures: 2e-6, computed: the mean is 1.06 and the standard deviation 0.073, so 1.4 is 4.6 of them away.
+        reno_follows_mathis(10, 0.40);
     }
-    let path = Path { rate: "200mbit", rtt: "200ms", loss: "0.01%" };
-    let rate = |cc| measure(cc, &path, 2, 15).bits_per_second;
-    let [reno, bic] = ["reno", "bpf-bic"].map(rate);
-    assert!(bic >= 1.3 * reno, "bic {bic:.0}, reno {reno:.0} b/s");
+
+    /// A window of 1,700 segments that was halved: Reno takes minutes to win it back.
+    #[test]
+    fn bic_wins_back_a_large_window_within_seconds_and_reno_does_not() {
+        let test = "bic_wins_back_a_large_window_within_seconds_and_reno_does_not";
+        if skip_without_namespaces(test) || skip_without_tracing(test) {
+            return;
+        }
+        let path = Path { rate: "200mbit", rtt: "200ms", loss: "0.01%" };
+        let mut ratios = Vec::new();
+        while ratios.len() < 4 {
+            let [reno, bic] = rates(["reno", "bpf-bic"], &path, 2, 15);
+            ratios.push(bic / reno);
+            // What one pair shows so clearly needs no other.
+            if ratios[0] >= 2.0 {
+                return;
+            }
+        }
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 4.0).exp();
+        // False failures: 6e-6, computed: the logarithm of a ratio has the mean 1.16 and the standard deviation 0.41 (14
+        // pairs), so that of four has half of it.
+        assert!(mean >= 1.3, "{ratios:?}");
+    }
 }
 
-/// Reno's window is that of its formula, a quarter of this link.
-#[test]
-fn bbr_takes_losses_at_random_for_no_congestion() {
-    let test = "bbr_takes_losses_at_random_for_no_congestion";
-    if is_without_bbr(test) || skip_without_namespaces(test) {
-        return;
+mod measured {
+    use super::*;
+
+    /// Reno's window is that of its formula, a quarter of this link.
+    #[test]
+    fn bbr_takes_losses_at_random_for_no_congestion() {
+        let test = "bbr_takes_losses_at_random_for_no_congestion";
+        if is_without_bbr(test) || skip_without_namespaces(test) {
+            return;
+        }
+        let path = Path { rate: "100mbit", rtt: "20ms", loss: "0.1%" };
+        let [reno, bbr] = rates(["reno", "bbr"], &path, 1, 6);
+        assert!(bbr >= 1.5 * reno, "bbr {bbr:.0}, reno {reno:.0} b/s");
     }
-    let path = Path { rate: "100mbit", rtt: "20ms", loss: "0.1%" };
-    let rate = |cc| measure(cc, &path, 1, 6).bits_per_second;
-    let [reno, bbr] = ["reno", "bbr"].map(rate);
-    assert!(bbr >= 1.5 * reno, "bbr {bbr:.0}, reno {reno:.0} b/s");
 }
 
 fn is_without_bbr(test: &str) -> bool {

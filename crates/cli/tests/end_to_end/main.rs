@@ -16,6 +16,7 @@ mod agents;
 mod alone;
 #[path = "../../../../tests/attempts.rs"]
 mod attempts;
+mod builtin_studies;
 mod builtins;
 mod compare;
 mod congestion;
@@ -29,6 +30,7 @@ mod doctor;
 mod document;
 mod exact;
 mod files;
+mod findings;
 mod frames;
 mod honesty;
 mod hostile;

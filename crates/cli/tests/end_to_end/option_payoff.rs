@@ -44,13 +44,20 @@ fn kept(finished: &Finished) -> Vec<Kept> {
     runs.map(read).collect()
 }
 
+const SHORT: [&str; 4] = ["--set", "duration=200ms", "--set", "ramp=100ms"];
+
 #[test]
 fn each_option_is_compared_with_the_base_that_runs_next_to_it() {
     if skip_without_namespaces("each_option_is_compared_with_the_base") {
         return;
     }
+    each_option_is_compared(&SHORT);
+}
+
+fn each_option_is_compared(windows: &[&str]) {
     let run = ["study", "run", "@option-payoff", "--quick", "--quiet", "--repeat", "2"];
-    let run = Program::new(run.into_iter().chain(PART).chain(["--out", "kept"])).finish();
+    let run = Program::new(run.into_iter().chain(PART).chain(["--out", "kept"]));
+    let run = run.args(windows).finish();
     assert_eq!(run.code, 0, "{run}");
     let runs = kept(&run);
     assert_eq!(runs.len(), 2 * 17, "{run}");
@@ -174,7 +181,8 @@ fn bursts_have_the_same_datagrams_with_every_option() {
     }
     let part = ["--axis", "transport=udp", "--axis", "traffic=bursts", "--axis", "size=64"];
     let run = ["study", "run", "@option-payoff", "--quick", "--quiet", "--repeat", "1"];
-    let run = Program::new(run.into_iter().chain(part).chain(["--out", "kept"])).finish();
+    let run = Program::new(run.into_iter().chain(part).chain(["--out", "kept"]));
+    let run = run.args(SHORT).finish();
     assert_eq!(run.code, 0, "{run}");
     let mut seen = Vec::new();
     for entry in std::fs::read_dir(run.path("kept").join("runs")).unwrap() {
@@ -222,4 +230,16 @@ fn values_that_the_study_lacks_are_refused_before_anything_is_made() {
     assert_eq!(refused.code, 2, "{refused}");
     assert!(refused.stderr.contains("only.size.64 holds at no point"), "{refused}");
     assert!(!refused.path("kept").exists(), "{refused}");
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn each_option_is_compared_in_windows_as_shipped() {
+        if skip_without_namespaces("each_option_is_compared_in_windows_as_shipped") {
+            return;
+        }
+        each_option_is_compared(&[]);
+    }
 }

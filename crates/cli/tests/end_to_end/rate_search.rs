@@ -54,63 +54,6 @@ fn number(row: &[(String, Value)], column: &str) -> f64 {
     cell["number"]["value"].as_f64().unwrap_or_else(|| panic!("{column}: {cell}"))
 }
 
-/// It is interrupted, and continues from its records.
-#[test]
-fn a_search_finds_the_rate_of_a_link_and_continues_where_it_was() {
-    if skip_without_namespaces("a_search_finds_the_rate_of_a_link_and_continues_where_it_was") {
-        return;
-    }
-    undisturbed_machine(|| {
-        let arguments = ["study", "run", "s.toml", "--out", "kept", "--json-lines", "--quiet"];
-        let mut running =
-            Program::new(arguments).file("s.toml", STUDY).file("trace.txt", TRACE).start();
-        for _ in 0..3 {
-            running.line(|line| line.contains("run-ended"));
-        }
-        running.signal(Signal::INT);
-        let finished = running.wait();
-        assert_eq!(finished.code, 130, "{finished}");
-        let home = finished.path("");
-        let records = || fs::read_dir(home.join("kept/runs")).unwrap().count();
-        let before = records();
-        assert!(before >= 3, "{finished}");
-        assert!(report(&home).to_string().contains("unfinished"));
-
-        let kept = home.join("kept");
-        let resume = ["study", "resume", kept.to_str().unwrap(), "--quiet"];
-        let resumed = Program::new(resume).file("trace.txt", TRACE).finish();
-        assert_eq!(resumed.code, 0, "{resumed}");
-        let section = report(&home);
-        let row = first_row(&section, 0);
-        let found = format!("{row:?}\n{resumed}");
-        assert!(resumed.stdout.contains("reached") && resumed.stdout.contains("path"), "{found}");
-        assert_eq!(number(&row, "trials"), records() as f64, "{found}");
-        assert!(records() > before, "{found}");
-        let throughput = number(&row, "throughput");
-        assert!((0.9 * CAPACITY..=1.03 * CAPACITY).contains(&throughput), "{found}");
-        let (lower, upper) = (number(&row, "lower bound"), number(&row, "upper bound"));
-        assert!(lower < upper && upper - lower <= 0.05 * upper, "{found}");
-        // 1% may be lost, and the queue holds another percent of a trial.
-        assert!(upper > 0.95 * CAPACITY && lower <= 1.03 * CAPACITY, "{found}");
-        let packets = number(&row, "packets");
-        assert!((packets * 1400.0 * 8.0 / throughput - 1.0).abs() < 1e-6, "{found}");
-        // Every trial is a record like any other.
-        let (name, run) = fs::read_dir(kept.join("runs"))
-            .unwrap()
-            .map(|entry| entry.unwrap())
-            .map(|entry| (entry.file_name(), fs::read(entry.path().join("run.json")).unwrap()))
-            .next()
-            .unwrap();
-        let run: Value = serde_json::from_slice(&run).unwrap();
-        let trial = &run["study"]["search"];
-        let load = trial["bits_per_second"].as_f64().unwrap();
-        let offered = run["offered_bits_per_second"].as_f64().unwrap();
-        assert!((offered / load - 1.0).abs() < 1e-6, "{name:?}: {trial}");
-        let whole = &run["datagrams"]["after_ramp"];
-        assert!(whole["sent"].as_u64() >= run["datagrams"]["sent"].as_u64(), "{whole}");
-    });
-}
-
 /// What a study would do, and loads that no link carries, are told before there is traffic.
 #[test]
 fn impossible_loads_are_told_before_they_are_tried() {
@@ -171,4 +114,68 @@ fn a_run_is_told_that_its_load_is_impossible() {
     let wanted = "an offered load of 30.0 Mb/s is impossible: the link has 20.0 Mb/s, which carries at most \
                   19.1 Mb/s of payload";
     assert!(finished.stderr.contains(wanted), "{finished}");
+}
+
+mod waiting {
+    use super::*;
+
+    /// It is interrupted, and continues from its records.
+    #[test]
+    fn a_search_finds_the_rate_of_a_link_and_continues_where_it_was() {
+        if skip_without_namespaces("a_search_finds_the_rate_of_a_link_and_continues_where_it_was") {
+            return;
+        }
+        undisturbed_machine(|| {
+            let arguments = ["study", "run", "s.toml", "--out", "kept", "--json-lines", "--quiet"];
+            let mut running =
+                Program::new(arguments).file("s.toml", STUDY).file("trace.txt", TRACE).start();
+            for _ in 0..3 {
+                running.line(|line| line.contains("run-ended"));
+            }
+            running.signal(Signal::INT);
+            let finished = running.wait();
+            assert_eq!(finished.code, 130, "{finished}");
+            let home = finished.path("");
+            let records = || fs::read_dir(home.join("kept/runs")).unwrap().count();
+            let before = records();
+            assert!(before >= 3, "{finished}");
+            assert!(report(&home).to_string().contains("unfinished"));
+
+            let kept = home.join("kept");
+            let resume = ["study", "resume", kept.to_str().unwrap(), "--quiet"];
+            let resumed = Program::new(resume).file("trace.txt", TRACE).finish();
+            assert_eq!(resumed.code, 0, "{resumed}");
+            let section = report(&home);
+            let row = first_row(&section, 0);
+            let found = format!("{row:?}\n{resumed}");
+            assert!(
+                resumed.stdout.contains("reached") && resumed.stdout.contains("path"),
+                "{found}"
+            );
+            assert_eq!(number(&row, "trials"), records() as f64, "{found}");
+            assert!(records() > before, "{found}");
+            let throughput = number(&row, "throughput");
+            assert!((0.9 * CAPACITY..=1.03 * CAPACITY).contains(&throughput), "{found}");
+            let (lower, upper) = (number(&row, "lower bound"), number(&row, "upper bound"));
+            assert!(lower < upper && upper - lower <= 0.05 * upper, "{found}");
+            // 1% may be lost, and the queue holds another percent of a trial.
+            assert!(upper > 0.95 * CAPACITY && lower <= 1.03 * CAPACITY, "{found}");
+            let packets = number(&row, "packets");
+            assert!((packets * 1400.0 * 8.0 / throughput - 1.0).abs() < 1e-6, "{found}");
+            // Every trial is a record like any other.
+            let (name, run) = fs::read_dir(kept.join("runs"))
+                .unwrap()
+                .map(|entry| entry.unwrap())
+                .map(|entry| (entry.file_name(), fs::read(entry.path().join("run.json")).unwrap()))
+                .next()
+                .unwrap();
+            let run: Value = serde_json::from_slice(&run).unwrap();
+            let trial = &run["study"]["search"];
+            let load = trial["bits_per_second"].as_f64().unwrap();
+            let offered = run["offered_bits_per_second"].as_f64().unwrap();
+            assert!((offered / load - 1.0).abs() < 1e-6, "{name:?}: {trial}");
+            let whole = &run["datagrams"]["after_ramp"];
+            assert!(whole["sent"].as_u64() >= run["datagrams"]["sent"].as_u64(), "{whole}");
+        });
+    }
 }

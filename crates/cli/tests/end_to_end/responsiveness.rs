@@ -1,4 +1,6 @@
-//! Latency under load and the knee of latency: what a report says of them. What takes a lab for itself is in `alone`.
+//! Latency under load and the knee of latency: what a report says of them. What takes the machine for itself is in `measured`.
+
+mod measured;
 
 use serde_json::Value;
 

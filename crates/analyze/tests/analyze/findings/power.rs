@@ -83,7 +83,7 @@ fn the_best_engine() {
     is_found(engines, |found| says(found, "choices", "With engine io_uring"));
 }
 
-/// The two studies of `cli/tests/end_to_end/alone/findings.rs`: throughput grows with the connections up to
+/// The two studies of `cli/tests/end_to_end/findings.rs`: throughput grows with the connections up to
 /// `most` bits a second, ten runs at each point, which differ by 2%.
 fn limited(
     numbers: &[&str],
@@ -112,8 +112,10 @@ fn the_full_link_of_the_end_to_end_test() {
     is_found(
         |random| limited(&numbers, (13e6, 96e6), &slow, random),
         |found| {
-            says(found, "saturation", "the link of h1")
+            says(found, "saturation", "; there the link of h1 (")
+                && says(found, "saturation", "% of 100 Mb/s)")
                 && !says(found, "saturation", "grows up to 4 ")
+                && !says(found, "saturation", "CPU")
         },
     );
 }
@@ -124,7 +126,9 @@ fn the_full_cpus_of_the_end_to_end_test() {
     let numbers = ["1", "16", "512", "1024"];
     is_found(
         |random| limited(&numbers, (4e6, 600e6), &figures, random),
-        |found| says(found, "saturation", "the CPUs of "),
+        |found| {
+            says(found, "saturation", "; there the CPUs of ") && !says(found, "saturation", "link")
+        },
     );
 }
 

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use wirecost_linux::privilege::skip_without_namespaces;
 
-use crate::alone::kept_disturbances;
+use super::{blocks, column, number, report};
 use crate::attempts::undisturbed;
+use crate::builtin_studies::kept_disturbances;
 use crate::program::{Finished, Program};
-use crate::responsiveness::{blocks, column, number, report};
 
 /// Bits per second of the link.
 const RATE: f64 = 10e6;
