@@ -10,7 +10,17 @@ pub fn wirecost() -> PathBuf {
     let program = Path::new(BENCH).with_file_name("wirecost");
     if !program.is_file() {
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--locked", "--package", "wirecost"]);
+        // With a test, as dependencies have the features of tests then (crates/features) and are not compiled again.
+        build.args([
+            "build",
+            "--locked",
+            "--package",
+            "wirecost",
+            "--bin",
+            "wirecost",
+            "--test",
+            "texts",
+        ]);
         assert!(build.status().unwrap().success());
     }
     program

@@ -305,12 +305,12 @@ mod measured {
         let others = (section.total.task - user - kernel).max(0.0);
         let range = (user / section.total.task, (user + others) / section.total.task);
         let found = (split.usr * split.samples as f64).round() as u64;
-        // 99.9%.
-        let (low, high) = proportion::wilson(found, split.samples, 3.29);
+        let (low, high) = proportion::wilson(found, split.samples, 4.5);
         // The clock of the thread leaves out what a hypervisor took; a sampler cannot tell. What was not sampled
         // may have been of either.
         let known = (split.samples as f64 / (997.0 * section.total.task)).min(1.0);
         let (low, high) = (low * known - 0.01, high * known + 1.0 - known + 0.01);
+        // False failures: 7e-6, computed: a share of samples is 4.5 standard deviations off.
         assert!(low <= range.1 && range.0 <= high, "{low}..{high}, and is {range:?}");
     }
 

@@ -67,12 +67,13 @@ fn acknowledgements_are_those_of_a_capture() {
         let (a, b) = (section(watched.of_a()), section(watched.of_b()));
         assert_eq!(a.acks_received.source.as_deref(), Some("bpf"));
         // What b sends is what a receives. The last two of a connection are of its end, when it is not
-        // established any more.
+        // established any more. Packets of others that come while one is worked on make the probe miss some.
+        let missed = watched.observation.probes[0].cost.recursion_misses;
         let near = |figure: Option<u64>, captured: u64| {
             let figure = figure.expect("measured");
             assert!(
-                figure <= captured && captured <= figure + 3,
-                "{figure} of {captured}: {seen:?}"
+                figure <= captured && captured <= figure + 3 + missed,
+                "{figure} of {captured}, {missed} missed: {seen:?}"
             );
         };
         near(a.acks_received.pure_acks, seen.pure_acks_sent);
@@ -300,6 +301,7 @@ mod measured {
             check(&watched);
             let a = section(watched.of_a());
             let resent = a.retransmits.segments.unwrap();
+            // False failures: 1e-12, computed: one of 50 of 3,450 segments is lost, 69 on average (Poisson).
             assert!(resent > 10, "{:?}", a.retransmits);
             assert!(a.retransmits.fast_segments.unwrap() > 0, "{:?}", a.retransmits);
             assert!(a.recoveries.fast.unwrap() > 0);

@@ -99,6 +99,7 @@ fn a_killed_writer_leaves_only_complete_records() {
         assert!(there > seen);
         seen = there;
     }
+    // False failures: 1e-6, computed: 20 kills of a writer that spends at least half of its time on writes.
     assert!(inside > 0, "of {KILLS} kills none was inside a write");
     drop(Writer::open(&directory).unwrap());
     assert_eq!(names(&directory.join("runs")), study.ids().unwrap());

@@ -20,7 +20,7 @@ const BYTES: usize = 64;
 /// Slices of each kind. They alternate, so that a machine that gets slower does so for both.
 const SLICES: usize = 8;
 /// Standard deviations of the intervals.
-const Z: f64 = 3.29;
+const Z: f64 = 3.8;
 
 /// Layers that other programs of the machine move: who is switched to, interrupted or traced.
 const OF_OTHERS: &[&str] = &["BPF", "RCU", "interrupts", "observer", "scheduler", "timers"];
@@ -133,6 +133,7 @@ fn rules_raise_netfilter_alone() {
             continue;
         }
         let (before, after) = (without.cost(layer), with.cost(layer));
+        // False failures: 2e-6, computed: in one of 20 layers two counts are 5.4 deviations of their difference apart.
         assert!(before.0 <= after.1 && after.0 <= before.1, "{layer}: {before:?} {after:?}");
     }
     lab.close().unwrap();

@@ -10,8 +10,8 @@ use wirecost_observe::Observer;
 
 use crate::known;
 
-/// 99.9% of the normal distribution are within so many standard deviations.
-const Z: f64 = 3.29;
+/// Standard deviations of the intervals.
+const Z: f64 = 4.5;
 
 fn open(per_second: u32) -> Observer {
     let part = Part { pid: Some(std::process::id()), ..Part::default() };
@@ -54,6 +54,7 @@ fn check(section: &FunctionsSection, user: u64, kernel: u64) {
     let (low, high) = proportion::wilson(in_read, all, Z);
     // The clock of the thread leaves out what a hypervisor took; a sampler cannot tell.
     let (low, high) = (low * known - 0.01, high * known + 1.0 - known + 0.01);
+    // False failures: 2e-5, computed: one of three shares of samples is 4.5 standard deviations off.
     assert!(low <= is && is <= high, "{is} is not in {low}..{high} ({all} samples)");
 }
 
@@ -97,6 +98,7 @@ fn functions_have_the_share_they_used() {
     check(&other, user, kernel);
     // Two samples that are due while the CPU is away are one, which the faster loses more by.
     let ratio = one.samples as f64 / other.samples as f64;
-    assert!((1.2..2.2).contains(&ratio), "{ratio}");
+    // False failures: 1e-9, computed: of 2,500 and 1,250 random samples the ratio is 2 with a deviation of 0.07.
+    assert!((1.2..2.5).contains(&ratio), "{ratio}");
     assert_eq!(events(), 0);
 }
