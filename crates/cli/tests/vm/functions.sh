@@ -25,3 +25,11 @@ measure() {
 device_of() {
     grep -l "$1" /sys/class/net/*/address | cut -d/ -f5
 }
+
+# is_running FILE: fails where the last job has ended, and then shows FILE, which has what it said.
+is_running() {
+    if ! kill -0 $! 2>/dev/null; then
+        cat "$1"
+        return 1
+    fi
+}

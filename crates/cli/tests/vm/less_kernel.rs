@@ -145,8 +145,8 @@ by=filtered measure first $run --duration 1s --observe full
 by=filtered measure standard $run --duration 5s --observe standard
 by=filtered measure full $run --duration 5s --observe full
 # The traffic that is observed does not claim the guest's CPUs.
-WIRECOST_RUNTIME_DIR=/run/traffic "$program" $run --duration 600s --observe none >/dev/null &
-until grep -q ' 01 ' /proc/net/tcp; do kill -0 $!; sleep 0.01; done
+WIRECOST_RUNTIME_DIR=/run/traffic "$program" $run --duration 600s --observe none >said 2>&1 &
+until grep -q ' 01 ' /proc/net/tcp; do is_running said; sleep 0.01; done
 by=filtered measure observed observe --for 3s
 by=filtered measure doctor doctor
 kill $!

@@ -92,7 +92,7 @@ with_device() {{
     {cases}
     esac
 }}
-ours() {{ ls -l /proc/[0-9]*/exe | sed -nE "s|.* /proc/([0-9]+)/exe -> $program\$|\1|p"; }}
+ours() {{ ls -l /proc/[0-9]*/exe 2>/dev/null | sed -nE "s|.* /proc/([0-9]+)/exe -> $program\$|\1|p"; }}
 guardian() {{ [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == *' guardian ' ]]; }}
 
 # save [PART]: all values
@@ -120,8 +120,8 @@ pub(crate) fn parts() -> Vec<Part> {
             format!(
                 r#"
 for number in $(seq 0 $(({count} - 1))); do
-    with_device $number --duration 4s --json run-$number.json >/dev/null &
-    until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
+    with_device $number --duration 4s --json run-$number.json >said 2>&1 &
+    until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do is_running said; sleep 0.1; done
     save during $number
     # An emulated CPU that stands still makes a run invalid (4), which is no matter here.
     wait $! || test $? = 4
@@ -138,8 +138,8 @@ save after
 # The guardian restores what a run has changed that was killed, whenever that was.
 for instant in $(shuf -i 10-99 -n $(({KILLED} * {count}))); do
     number=$((instant % {count}))
-    with_device $number --duration 60s >/dev/null &
-    until compgen -G '/run/wirecost/tune/*.json' >/dev/null; do kill -0 $!; done
+    with_device $number --duration 60s >said 2>&1 &
+    until compgen -G '/run/wirecost/tune/*.json' >/dev/null; do is_running said; done
     sleep 0.$instant
     # Everything but the guardian.
     for process in $(ours); do guardian "$process" || kill -9 "$process" || true; done
@@ -157,8 +157,8 @@ done
             "settings_without_guardian",
             r#"
 # Nobody is left to restore: the next command does.
-with_device 0 --duration 60s >/dev/null &
-until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
+with_device 0 --duration 60s >said 2>&1 &
+until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do is_running said; sleep 0.1; done
 # All at once: the guardian does not see the others end.
 all=$(ours)
 for process in $all; do if guardian "$process"; then echo "$process" >>guardians; fi; done

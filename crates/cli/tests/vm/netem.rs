@@ -110,10 +110,10 @@ for run in /run/kept/runs/*/run.json; do cp $run study-$((number += 1)).json; do
         part(
             "netem_killed",
             r#"
-"$program" run @rr --lab --rtt 2ms --duration 600s --observe none --quiet >/dev/null 2>&1 &
+"$program" run @rr --lab --rtt 2ms --duration 600s --observe none --quiet >said 2>&1 &
 until host=$(ip netns list | grep -o '^wirecost-run-[^ ]*-h1') \
     && ip netns exec "$host" ss -tH state established | grep -q .
-do kill -0 $!; sleep 0.1; done
+do is_running said; sleep 0.1; done
 kill -9 $!
 wait $! || true
 left >killed

@@ -67,7 +67,7 @@ const PROFILE: &str = r#"
 
 const PLACEMENT: &str = r#"
 $in_h1 "$program" agent --listen 198.18.0.1:20050 >agent 2>&1 &
-until grep -q 198.18.0.1:20050 agent; do kill -0 $!; sleep 0.2; done
+until grep -q 198.18.0.1:20050 agent; do is_running agent; sleep 0.2; done
 for placement in even all-on-one; do
     $in_h1 ethtool -S eth0 >before-$placement
     by=$in_h2 measure run-$placement run placed.toml --host h=198.18.0.1:20050 --placement $placement --observe none
