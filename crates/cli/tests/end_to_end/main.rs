@@ -60,6 +60,8 @@ mod responsiveness;
 mod rights;
 mod rss;
 mod scale;
+#[path = "../../../../tests/seed.rs"]
+mod seed;
 mod server_listeners;
 mod server_sockets;
 mod soak;
