@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn steal_and_the_time_of_other_programs_disturb_and_own_time_does_not() {
-        let own = Machine { all: 3000, steal: 10, user: 1100, own_user: 1000, ..BEFORE };
+        let own = Machine { all: 3000, steal: 10, user: 1100, own_user: 1000 };
         assert_eq!(own.since(&BEFORE), [""; 0]);
         let stolen = Machine { steal: 20, ..own };
         assert_eq!(stolen.since(&BEFORE), ["the hypervisor took 1.0% of the CPU time"]);

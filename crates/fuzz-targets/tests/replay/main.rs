@@ -1,6 +1,11 @@
 //! Each fuzz target with its seeds and with mutations of them, and what else can be tested of `fuzz/` without
 //! libFuzzer.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls, and says what it did"
+)]
 
 mod libfuzzer;
 mod mutation;

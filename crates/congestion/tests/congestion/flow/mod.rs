@@ -2,7 +2,6 @@
 //! by the target `vm` of crate `cli`.
 #![cfg(test)]
 
-#[path = "flow/record.rs"]
 mod record;
 
 use wirecost_congestion::bic::trace::Event;
