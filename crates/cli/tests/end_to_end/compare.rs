@@ -249,23 +249,27 @@ fn a_run_can_be_repeated() {
         let options = ["--duration", "200ms", "--ramp", "20ms", "--observe", "none", "--quiet"];
         Program::new(["run", "@rr", "--repeat", "3"]).args(options).args(arguments)
     };
-    let finished = wirecost(repeat(&["--json", "-"]), &[], 0);
-    let report = json(&finished, REPORT);
-    let rows = report["sections"][0]["blocks"][0]["table"]["rows"].as_array().unwrap().clone();
-    let row = rows.iter().find(|row| row[0]["text"] == "transactions").expect("transactions");
-    let value = |column: usize| row[column]["number"]["value"].as_f64().unwrap();
-    let (mean, least, most) = (value(1), value(2), value(3));
-    assert!(least <= mean && mean <= most && least > 0.0, "{row}");
-    assert!(row[1]["number"]["interval"][0].as_f64().unwrap() < mean, "{row}");
+    repeat(&["--json", "-"]).finish_and(|finished| {
+        assert_eq!(finished.code, 0, "{finished}");
+        let report = json(finished, REPORT);
+        let rows = report["sections"][0]["blocks"][0]["table"]["rows"].as_array().unwrap().clone();
+        let row = rows.iter().find(|row| row[0]["text"] == "transactions").expect("transactions");
+        let value = |column: usize| row[column]["number"]["value"].as_f64().unwrap();
+        let (mean, least, most) = (value(1), value(2), value(3));
+        assert!(least <= mean && mean <= most && least > 0.0, "{row}");
+        assert!(row[1]["number"]["interval"][0].as_f64().unwrap() < mean, "{row}");
+    });
 
-    let finished = wirecost(repeat(&["--out", "kept", "--var", "request=1k"]), &[], 0);
-    assert!(finished.stdout.contains("variation"), "{finished}");
-    let runs = fs::read_dir(finished.path("kept").join("runs")).unwrap().count();
-    assert_eq!(runs, 3);
-    let text = fs::read_to_string(finished.path("kept").join("runs/0001-02/run.json")).unwrap();
-    let run: Value = serde_json::from_str(&text).unwrap();
-    let options = run["options"].as_array().unwrap();
-    assert!(options.contains(&json!({"name": "request", "value": "1k"})), "{options:?}");
+    repeat(&["--out", "kept", "--var", "request=1k"]).finish_and(|finished| {
+        assert_eq!(finished.code, 0, "{finished}");
+        assert!(finished.stdout.contains("variation"), "{finished}");
+        let runs = fs::read_dir(finished.path("kept").join("runs")).unwrap().count();
+        assert_eq!(runs, 3);
+        let first = finished.path("kept").join("runs/0001-02/run.json");
+        let run: Value = serde_json::from_str(&fs::read_to_string(first).unwrap()).unwrap();
+        let options = run["options"].as_array().unwrap();
+        assert!(options.contains(&json!({"name": "request", "value": "1k"})), "{options:?}");
+    });
 
     let finished = wirecost(repeat(&["--format", "uperf"]), &[], 2);
     assert!(finished.stderr.contains("--repeat makes several"), "{finished}");
