@@ -23,7 +23,7 @@ dist: ## One file that runs on any Linux from 6.1, in target/dist: make dist [AR
 vm: ## Run a virtual machine with another kernel, for --vm, until Ctrl-C: make vm [KERNEL=6.1|6.12].
 	@scripts/vm-up "$$(scripts/dist | tail -n 1)" $(KERNEL)
 
-test: need-to-test ## Everything but other kernels: 20 minutes; a step prints when it begins. Installs what is missing.
+test: need-to-test ## Everything but what make test-vm and test-long run; each step and test is printed with its time. Installs what is missing.
 	@scripts/test --all
 
 test-quick: need-to-test ## For daily work: unit tests, conservation, refusals, one run of each engine.
