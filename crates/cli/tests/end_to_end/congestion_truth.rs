@@ -94,8 +94,7 @@ mod waiting {
             }
         }
         let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 4.0).exp();
-        // False failures: 6e-6, computed: the logarithm of a ratio has the mean 1.16 and the standard deviation 0.41 (14
-        // pairs), so that of four has half of it.
+        // False failures: 6e-6, computed: logarithms of ratios are 1.16 on average, deviation 0.41 (14 pairs), halved by four.
         assert!(mean >= 1.3, "{ratios:?}");
     }
 }
