@@ -27,7 +27,7 @@ use wirecost_linux::tun::Tun;
 use crate::guardian::{self, Guardian};
 use crate::{Options, Outcome, Restored, Setting, Target, Tunable, Tuner, all};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Makes a started copy of this program a guardian.
 const GUARDIAN: &str = "WIRECOST_TEST_GUARDIAN";
