@@ -17,13 +17,14 @@ use crate::agents::{Agent, Hostile, plan};
 use crate::engines;
 use crate::program::{Program, until};
 
-/// Measured: the process that listens has 12 MiB and one thread, whoever connects.
-const LISTENER: Usage = Usage { memory: 24 << 20, threads: 1 };
-/// Measured: a session that refuses an order has 14 MiB and 4 threads, one that is connected 15 MiB and 7,
-/// and one that reads a list of a million elements before it refuses that 22 MiB.
-const SESSION: Usage = Usage { memory: 48 << 20, threads: 8 };
+/// Measured: the process that listens has 3 MiB and one thread, whoever connects.
+const LISTENER: Usage = Usage { memory: 8 << 20, threads: 1 };
+/// Measured: a session has 3 MiB and up to 6 threads; one that reads a list of a million elements before it
+/// refuses that 18 MiB.
+const SESSION: Usage = Usage { memory: 32 << 20, threads: 8 };
 
-/// What a process has had at most of memory, in bytes, and its threads now.
+/// What a process has had at most of memory of its own, in bytes, and its threads now. Pages of its
+/// executable are left out: the kernel decides how many of them are in memory.
 #[derive(Debug)]
 struct Usage {
     memory: u64,
@@ -38,7 +39,8 @@ impl Usage {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()
         };
-        Some(Self { memory: number("VmHWM:")? << 10, threads: number("Threads:")? })
+        let memory = number("VmHWM:")?.saturating_sub(number("RssFile:")?) << 10;
+        Some(Self { memory, threads: number("Threads:")? })
     }
 
     fn is_within(&self, limit: &Self) -> bool {
