@@ -21,10 +21,10 @@ fn entries(pid: u32, of: &str) -> usize {
     fs::read_dir(format!("/proc/{pid}/{of}")).unwrap().count()
 }
 
-/// Resident memory in KiB.
+/// Resident memory in KiB, without pages of the executable: the kernel decides how many of those are in memory.
 fn memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
