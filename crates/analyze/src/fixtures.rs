@@ -62,6 +62,7 @@ pub(crate) fn window(seconds: f64) -> Window {
         ramp_seconds: 1.0,
         kind: WindowKind::Duration,
         dead_seconds: None,
+        late_us: None,
         started_unix_ms: None,
     }
 }

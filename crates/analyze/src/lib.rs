@@ -168,6 +168,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
         ramp_seconds: plan.ramp_seconds,
         kind: kind(plan.until),
         dead_seconds: None,
+        late_us: lateness(windows),
         started_unix_ms: plan.window_unix_ms,
     });
     run.throughput = Some(totals.throughput());
@@ -185,6 +186,13 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.frames = plan.datagrams.then(|| frames::of(windows, run.engine == NATIVE_FRAMES));
     streams::fill(run, windows);
     run.io = figures::io(windows);
+}
+
+/// How long after an edge of the window a host's counters were read at most, microseconds.
+fn lateness(windows: &[HostWindow<'_>]) -> Option<f64> {
+    let edges = windows.iter().flat_map(|window| [window.span.start, window.span.end]);
+    let late = edges.map(|edge| edge.at.saturating_sub(edge.due)).max()?;
+    Some(late as f64 / 1e3)
 }
 
 /// The engine whose XDP program runs in the driver.

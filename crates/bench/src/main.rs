@@ -5,6 +5,7 @@ mod callgrind;
 mod findings;
 mod interrupt;
 mod lab;
+mod lateness;
 mod namespace;
 mod observe;
 mod paired;
@@ -31,6 +32,8 @@ use clap::Parser;
 enum Bench {
     /// Fill emulated links: their rate and their errors.
     Lab(lab::Lab),
+    /// Saturate loopback again and again: how late counters are read, and which runs are invalid.
+    Lateness(lateness::Lateness),
     /// Measure the cost of observing: each set of probes against none, in pairs of slices of one run.
     Observe(observe::Observe),
     /// Count the instructions that recording takes per operation.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Bench::Report(bench) => bench.run(&mut io::stdout()),
         Bench::Resampling(bench) => bench.run(&mut io::stdout()),
         Bench::Lab(bench) => bench.run(&mut io::stdout()),
+        Bench::Lateness(bench) => bench.run(&mut io::stdout()),
         Bench::Scale(bench) => bench.run(&mut io::stdout()),
         Bench::Statistics(bench) => bench.run(&mut io::stdout()),
         Bench::RecordingLoop(of) => {

@@ -384,6 +384,7 @@ mod tests {
                 ramp_seconds: 0.1,
                 kind: WindowKind::Duration,
                 dead_seconds: None,
+                late_us: None,
                 started_unix_ms: None,
             });
             let rate = 1e9 * (noise * normal(&mut random)).exp();

@@ -29,6 +29,7 @@ use wirecost_program::step::{Group, Phase};
 use wirecost_program::strand::{Context, PhaseTiming, Strand, StrandError, Turn};
 
 use crate::clients::Clients;
+use crate::load::DueSnapshots;
 use crate::sockets::{Arrival, Socket, Sockets, Token};
 use crate::strand_series::Recorder;
 
@@ -62,6 +63,8 @@ pub(crate) struct PhaseOrder {
     /// Transactions begin before this instant; 0 where iterations decide.
     pub(crate) end: Nanos,
     pub(crate) counters: Arc<WorkerCounters>,
+    /// Those of all workers' counters; `None` where nobody takes any.
+    pub(crate) snapshots: Option<Arc<DueSnapshots>>,
     pub(crate) tcp_samples: u32,
     /// Whether strands and groups are reported by themselves too.
     pub(crate) details: bool,
@@ -87,7 +90,7 @@ pub(crate) enum Event {
     },
     Ended(Box<WorkerReport>),
     Failed(StrandError),
-    /// Of the thread that takes snapshots.
+    /// Of the thread that takes snapshots, or of a worker in its place.
     Snapshot(Box<Snapshot>),
     /// Of the same: a phase has had as many readings as can be kept, and has not ended.
     Endless(u64),
@@ -762,6 +765,9 @@ impl<N: SocketNet> Worker<N> {
     /// something is due next.
     pub(crate) fn run_due(&mut self, now: Nanos) -> Option<Nanos> {
         let running = self.running.as_ref()?;
+        if let Some(snapshots) = &running.order.snapshots {
+            snapshots.take_overdue(now);
+        }
         let window = running.order.window.clone();
         let ahead = window.start.saturating_sub(READ_AHEAD).max(running.order.start);
         if running.segments_before.is_none() && now >= ahead {

@@ -172,6 +172,10 @@ pub struct Window {
     /// that was not measured.
     #[serde(default)]
     pub dead_seconds: Option<f64>,
+    /// How long after its beginning or its end a host's counters were read at most, microseconds; null in older
+    /// records.
+    #[serde(default)]
+    pub late_us: Option<f64>,
     /// When it began, milliseconds since 1970 by the controller's clock; null in older records.
     #[serde(default)]
     pub started_unix_ms: Option<f64>,

@@ -234,6 +234,7 @@ mod tests {
                 ramp_seconds: 0.1,
                 kind,
                 dead_seconds: None,
+                late_us: None,
                 started_unix_ms: None,
             });
             run.datagrams = Some(Datagrams {

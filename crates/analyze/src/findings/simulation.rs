@@ -117,6 +117,7 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
         ramp_seconds: 0.0,
         kind: WindowKind::Duration,
         dead_seconds: None,
+        late_us: None,
         started_unix_ms: None,
     });
     run.throughput = Some(Throughput {

@@ -113,6 +113,7 @@ impl Lone {
             window: now..now + HOUR,
             end: if timed { now + HOUR } else { 0 },
             counters: self.counters.clone(),
+            snapshots: None,
             tcp_samples: 0,
             details: false,
             log: None,

@@ -70,6 +70,7 @@ pub(crate) use connections::transports_of;
 use listeners::Accepted;
 use placement::Placement;
 use services::{Announced, Services};
+pub(crate) use snapshots::DueSnapshots;
 use snapshots::{SharedReader, Snapshots, Workers};
 
 /// Samples of connections that are kept of a phase: as many as fit a message with the rest of it.
@@ -580,6 +581,7 @@ impl Load {
                 window: window.clone(),
                 end,
                 counters: counters.clone(),
+                snapshots: Some(snapshots.due()),
                 tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
                 details: self.plan.details,
                 log: self.log.clone(),

@@ -1,7 +1,8 @@
 //! Snapshots all counters of a host at the instants that the plan says, from a thread of its own
-//! that runs before the workers do.
+//! that runs before the workers do. Where it gets no CPU in time, a worker takes the snapshot (ADR 0094).
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use wirecost_linux::clock::{Monotonic, ThreadClock};
 use wirecost_linux::packet_counters::PacketReader;
 use wirecost_linux::thread::SchedStat;
 use wirecost_linux::{proc_stat, process, thread};
-use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
+use wirecost_model::clock::{Clock, MICROSECOND, MILLISECOND, Nanos, seconds};
 use wirecost_model::measure::{Edge, Quiet, Snapshot};
 use wirecost_model::packets::PacketCounters;
 use wirecost_model::plan::Extent;
@@ -42,9 +43,213 @@ pub(super) fn packets(reader: &SharedReader) -> Option<PacketCounters> {
     reader.lock().ok()?.read().ok()
 }
 
-/// The running thread, and the snapshots it has made.
+/// How late the snapshot of an edge of the window may be before a worker takes it. The thread is earlier where it has a
+/// real-time priority, also on a saturated host.
+const GRACE: Nanos = 500 * MICROSECOND;
+
+/// How much later than the rest the counters of packets may be read. They are missing otherwise: they would be of
+/// another window.
+const PACKETS_WITHIN: Nanos = 5 * MILLISECOND;
+
+/// Snapshots that are still to be taken. The thread takes each when it is due. A worker does when an edge of the window is
+/// overdue: it has the CPU, and may be what keeps the thread from it. Counters do not change while no worker has a CPU.
+/// Within the window a worker takes none, because what that costs would be counted as cost of the traffic.
+pub(crate) struct DueSnapshots {
+    workers: Workers,
+    outlet: EventSender,
+    /// When workers take those that are due; [`Nanos::MAX`] after the window.
+    overdue: AtomicU64,
+    remaining: Mutex<Remaining>,
+}
+
+/// Locked for moments only: whoever takes a snapshot may lose its CPU meanwhile.
+struct Remaining {
+    start: Nanos,
+    instants: Box<dyn Iterator<Item = (Edge, Nanos)> + Send>,
+    next: Option<(Edge, Nanos)>,
+    window: Option<(Nanos, Nanos)>,
+    /// The next edge of the window; [`Nanos::MAX`] after the last, and where there is none.
+    edge: Nanos,
+    /// Snapshots before the next.
+    taken: u64,
+    /// Of those, intervals.
+    intervals: u64,
+    most_intervals: u64,
+    /// Taken by workers, and without counters of packets: what reads them is open in the descriptor table of the
+    /// thread. It adds them if it has the CPU soon.
+    without_packets: Vec<Snapshot>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taker {
+    Thread,
+    Worker,
+}
+
+impl std::fmt::Debug for DueSnapshots {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DueSnapshots").field("overdue", &self.overdue).finish_non_exhaustive()
+    }
+}
+
+impl DueSnapshots {
+    fn new(workers: Workers, schedule: Schedule, interval: Nanos, outlet: EventSender) -> Self {
+        let Schedule { start, window, .. } = schedule;
+        // Where the end is known, how many readings there are has been checked with the order.
+        let most_intervals = match window {
+            Some(_) => u64::MAX,
+            None => Extent::readings(workers.rows),
+        };
+        let mut instants = Box::new(instants(schedule, interval.max(1)));
+        let next = instants.next();
+        let remaining = Remaining {
+            start,
+            instants,
+            next,
+            window,
+            edge: window.map_or(Nanos::MAX, |(from, _)| from),
+            taken: 0,
+            intervals: 0,
+            most_intervals,
+            without_packets: Vec::new(),
+        };
+        let overdue = AtomicU64::new(remaining.overdue());
+        Self { workers, outlet, overdue, remaining: Mutex::new(remaining) }
+    }
+
+    /// For a worker, before it goes on: takes the next snapshot if an edge of the window is overdue. Where others come
+    /// before the edge, the worker calls again.
+    #[inline]
+    pub(crate) fn take_overdue(&self, now: Nanos) {
+        let overdue = self.overdue.load(Ordering::Relaxed);
+        if now >= overdue {
+            self.take_in_place_of_thread(now, overdue);
+        }
+    }
+
+    #[cold]
+    fn take_in_place_of_thread(&self, now: Nanos, overdue: Nanos) {
+        // One worker takes it. Should that lose its CPU, another one does.
+        let next = now.saturating_add(GRACE);
+        let ordering = Ordering::Relaxed;
+        if self.overdue.compare_exchange(overdue, next, ordering, ordering).is_ok() {
+            self.take(now, Taker::Worker);
+        }
+    }
+
+    /// Takes the next snapshot if it is due, unless somebody else is faster. Returns when the one after it is due;
+    /// `None` after the last.
+    fn take(&self, now: Nanos, taker: Taker) -> Option<Nanos> {
+        let mut remaining = self.lock(taker)?;
+        let (edge, due) = remaining.next?;
+        if now < due {
+            return Some(due);
+        }
+        if edge == Edge::Interval && remaining.intervals == remaining.most_intervals {
+            self.advance(&mut remaining, edge, None);
+            let most = remaining.most_intervals;
+            drop(remaining);
+            self.outlet.send(Event::Endless(most));
+            return None;
+        }
+        let is_first = due <= remaining.start;
+        let has_packets = self.workers.packets.is_some()
+            && !is_first
+            && edge != Edge::Unobserved
+            && (edge != Edge::Interval || remaining.intervals < PACKET_INTERVALS);
+        let number = remaining.taken;
+        drop(remaining);
+
+        // Nothing has moved before the beginning, however late it is looked at: what this snapshot
+        // says is of that instant, and not of one that may be after the end.
+        let mut snapshot = Box::new(if is_first {
+            let counters = sum([], self.workers.rows);
+            Snapshot {
+                edge,
+                due,
+                at: due,
+                counters,
+                cpu: None,
+                packets: self.workers.before.clone(),
+            }
+        } else {
+            snapshot(&self.workers, edge, due)
+        });
+        if has_packets && taker == Taker::Thread {
+            snapshot.packets = self.packets();
+        }
+
+        let mut remaining = self.lock(taker)?;
+        if remaining.taken != number {
+            return remaining.next.map(|(_, due)| due);
+        }
+        let next = remaining.instants.next();
+        self.advance(&mut remaining, edge, next);
+        let complete = if has_packets && taker == Taker::Worker {
+            remaining.without_packets.push(*snapshot);
+            None
+        } else {
+            Some(snapshot)
+        };
+        drop(remaining);
+        if let Some(snapshot) = complete {
+            self.outlet.send(Event::Snapshot(snapshot));
+        }
+        if let Some(clocks) = clocks(&self.workers, edge) {
+            self.outlet.send(Event::Clocks(clocks));
+        }
+        next.map(|(_, due)| due)
+    }
+
+    /// A worker waits for nobody: one of thousands of threads that lost its CPU here gets it back in seconds.
+    fn lock(&self, taker: Taker) -> Option<MutexGuard<'_, Remaining>> {
+        match taker {
+            Taker::Thread => self.remaining.lock().ok(),
+            Taker::Worker => self.remaining.try_lock().ok(),
+        }
+    }
+
+    fn advance(&self, remaining: &mut Remaining, taken: Edge, next: Option<(Edge, Nanos)>) {
+        match taken {
+            Edge::WindowStart => {
+                remaining.edge = remaining.window.map_or(Nanos::MAX, |(_, to)| to);
+            }
+            Edge::WindowEnd => remaining.edge = Nanos::MAX,
+            Edge::Interval => remaining.intervals += 1,
+            _ => {}
+        }
+        remaining.taken += 1;
+        remaining.next = next;
+        self.overdue.store(remaining.overdue(), Ordering::Relaxed);
+    }
+
+    /// For the thread: completes what workers have taken.
+    fn add_packets(&self) {
+        let taken = |remaining: &mut Remaining| std::mem::take(&mut remaining.without_packets);
+        let Ok(taken) = self.remaining.lock().map(|mut remaining| taken(&mut remaining)) else {
+            return;
+        };
+        for mut snapshot in taken {
+            let packets = self.packets();
+            snapshot.packets = packets.filter(|_| Monotonic.now() <= snapshot.at + PACKETS_WITHIN);
+            self.outlet.send(Event::Snapshot(Box::new(snapshot)));
+        }
+    }
+
+    fn packets(&self) -> Option<PacketCounters> {
+        self.workers.packets.as_ref().and_then(packets)
+    }
+}
+
+impl Remaining {
+    fn overdue(&self) -> Nanos {
+        self.edge.saturating_add(GRACE)
+    }
+}
+
+/// The running thread, and the snapshots that have been taken.
 pub(super) struct Snapshots {
-    workers: Arc<Workers>,
+    due: Arc<DueSnapshots>,
     snapshots: Vec<Snapshot>,
     clocks: Vec<Clocks>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -61,25 +266,33 @@ impl Snapshots {
         interval: Nanos,
         outlet: EventSender,
     ) -> Self {
-        let workers = Arc::new(workers);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (of_thread, stopped) = (workers.clone(), stop.clone());
         let quiet = QuietTimes::new(workers.counters.clone(), &schedule);
+        let start = schedule.start;
+        let due = Arc::new(DueSnapshots::new(workers, schedule, interval, outlet));
+        let (of_thread, stopped) = (due.clone(), stop.clone());
         let thread = std::thread::Builder::new()
             .name("wirecost-snaps".to_owned())
-            .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet, quiet))
+            .spawn(move || run(&of_thread, start, &stopped, quiet))
             .ok();
         let quiet = QuietTimes::default();
         let (snapshots, clocks, memory) = (Vec::new(), Vec::new(), [None; 2]);
-        Self { workers, snapshots, clocks, stop, thread, quiet, memory }
+        Self { due, snapshots, clocks, stop, thread, quiet, memory }
+    }
+
+    /// For the workers.
+    pub(super) fn due(&self) -> Arc<DueSnapshots> {
+        self.due.clone()
     }
 
     /// Takes a snapshot at once, on the caller's thread.
     pub(super) fn snapshot_at(&mut self, edge: Edge) {
         let at = Monotonic.now();
         self.read_memory(edge);
-        self.snapshots.push(snapshot(&self.workers, edge, at));
-        self.clocks.extend(clocks(&self.workers, edge));
+        let mut snapshot = snapshot(&self.due.workers, edge, at);
+        snapshot.packets = self.due.packets();
+        self.snapshots.push(snapshot);
+        self.clocks.extend(clocks(&self.due.workers, edge));
     }
 
     /// Takes the snapshot of the window's end if the thread got no CPU between that instant and the end of the phase. The
@@ -165,56 +378,30 @@ impl Drop for Snapshots {
 }
 
 fn run(
-    workers: &Workers,
-    schedule: Schedule,
-    interval: Nanos,
+    due: &DueSnapshots,
+    start: Nanos,
     stop: &(Mutex<bool>, Condvar),
-    outlet: &EventSender,
     mut quiet: QuietTimes,
 ) -> QuietTimes {
-    thread::set_realtime(thread::RealtimePriority::Snapshot);
+    if !thread::set_realtime(thread::RealtimePriority::Snapshot) {
+        thread::set_short_slice();
+    }
     thread::minimize_timer_slack();
     let delay = SchedStat::own();
-    let start = schedule.start;
-    // Where the end is known, how many readings there are has been checked with the order.
-    let most = match schedule.window {
-        Some(_) => u64::MAX,
-        None => Extent::readings(workers.rows),
-    };
-    let mut intervals = 0;
-    for (edge, due) in instants(schedule, interval.max(1)) {
-        let first = due <= start;
+    let mut next = Some(start);
+    while let Some(due_next) = next {
         // The phase may be over before this thread has run at all.
-        let come = wait_until(due, stop, (&mut quiet, &delay)) || (first && Monotonic.now() >= due);
+        let come = wait_until(due_next, stop, (&mut quiet, &delay))
+            || (due_next <= start && Monotonic.now() >= due_next);
+        due.add_packets();
         if !come {
             return quiet;
         }
-        if edge == Edge::Interval {
-            if intervals == most {
-                outlet.send(Event::Endless(most));
-                return quiet;
-            }
-            intervals += 1;
-        }
-        // Nothing has moved before the beginning, however late this thread comes to look: what it
-        // says is of that instant, and not of one that may be after the end.
-        let snapshot = if first {
-            let counters = sum([], workers.rows);
-            Snapshot { edge, due, at: due, counters, cpu: None, packets: workers.before.clone() }
-        } else {
-            let mut snapshot = snapshot(workers, edge, due);
-            if intervals > PACKET_INTERVALS && edge == Edge::Interval {
-                snapshot.packets = None;
-            }
-            snapshot
-        };
-        outlet.send(Event::Snapshot(Box::new(snapshot)));
-        if let Some(clocks) = clocks(workers, edge) {
-            outlet.send(Event::Clocks(clocks));
-        }
+        next = due.take(Monotonic.now(), Taker::Thread);
     }
     // A time without traffic that began in the window is as long as it is.
     wait_until(Nanos::MAX, stop, (&mut quiet, &delay));
+    due.add_packets();
     quiet
 }
 
@@ -248,7 +435,7 @@ fn wait_until(
 /// Counters are read one after the other while workers go on: where this thread lost its CPU on the
 /// way, they are not of one instant, and it looks again.
 fn snapshot(workers: &Workers, edge: Edge, due: Nanos) -> Snapshot {
-    let Workers { counters, rows, packets: reader, .. } = workers;
+    let Workers { counters, rows, .. } = workers;
     let attempt = || {
         let at = Monotonic.now();
         let sum = sum(counters.iter().map(|counters| &**counters), *rows);
@@ -268,11 +455,7 @@ fn snapshot(workers: &Workers, edge: Edge, due: Nanos) -> Snapshot {
     let (_, at, counters) = best;
     let of_window = matches!(edge, Edge::WindowStart | Edge::WindowEnd);
     let cpu = of_window.then(|| proc_stat::cpu_snapshot().ok()).flatten();
-    let packets = match edge {
-        Edge::Unobserved => None,
-        _ => reader.as_ref().and_then(packets),
-    };
-    Snapshot { edge, due, at, counters, cpu, packets }
+    Snapshot { edge, due, at, counters, cpu, packets: None }
 }
 
 /// Reads the clocks of all workers, at an edge of the window. From here, and not by the workers: of
@@ -333,6 +516,9 @@ fn instants(schedule: Schedule, interval: Nanos) -> impl Iterator<Item = (Edge, 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
@@ -435,6 +621,138 @@ mod tests {
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].edge, taken[0].due), (Edge::WindowEnd, to));
         assert!(taken[0].at > to);
+    }
+
+    /// What workers see an hour from now, when the thread has not come yet.
+    #[test]
+    fn a_worker_takes_the_edges_that_the_thread_is_late_for() {
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
+        let counters = Arc::new(WorkerCounters::new(1, Vec::new()));
+        counters.rows[0].done.add(7);
+        let start = Monotonic.now() + 3_600_000_000_000;
+        let (from, to) = (start + 10 * GRACE, start + 30 * GRACE);
+        let schedule = Schedule { phase: 0, start, window: Some((from, to)), unobserved: vec![] };
+        let here = BTreeSet::from([Ipv4Addr::LOCALHOST.into()]);
+        let packets = PacketReader::open(&here, &BTreeSet::new()).unwrap();
+        let workers = Workers {
+            counters: vec![counters],
+            clocks: vec![None],
+            rows: 1,
+            packets: Some(Arc::new(Mutex::new(packets))),
+            before: None,
+        };
+        let mut snapshots = Snapshots::start(workers, schedule, 15 * GRACE, outlet);
+        let due = snapshots.due();
+        let taken = || {
+            let kind = |event| match event {
+                Event::Snapshot(snapshot) => {
+                    let done = snapshot.counters.flowops[0].done;
+                    Some((snapshot.edge, snapshot.due, done))
+                }
+                Event::Clocks(_) => None,
+                other => panic!("{other:?}"),
+            };
+            events.try_iter().filter_map(kind).collect::<Vec<_>>()
+        };
+        // The thread has its time, and all of it but for the edges.
+        for now in [start, start + 5 * GRACE, from, from + GRACE - 1] {
+            due.take_overdue(now);
+        }
+        assert_eq!(taken(), []);
+        due.take_overdue(from + GRACE);
+        assert_eq!(taken(), [(Edge::PhaseStart, start, 0)]);
+        for now in [from + GRACE, from + GRACE, from + 16 * GRACE, to + GRACE - 1] {
+            due.take_overdue(now);
+        }
+        for _ in 0..3 {
+            due.take_overdue(to + GRACE);
+        }
+        // It is what can read counters of packets.
+        assert_eq!(taken(), []);
+        snapshots.end_thread();
+        let expected = [
+            (Edge::WindowStart, from, 7),
+            (Edge::Interval, from + 15 * GRACE, 7),
+            (Edge::WindowEnd, to, 7),
+        ];
+        assert_eq!(taken(), expected);
+    }
+
+    /// Whoever loses its CPU while it takes a snapshot keeps nobody else from it.
+    #[test]
+    fn one_of_all_who_take_a_snapshot_is_heard() {
+        const EACH: u64 = 1_000;
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
+        let start = Monotonic.now() + 3_600_000_000_000;
+        let end = start + 1_000_000 * GRACE;
+        let schedule = Schedule { phase: 0, start, window: Some((start, end)), unobserved: vec![] };
+        let workers =
+            Workers { counters: vec![], clocks: vec![], rows: 0, packets: None, before: None };
+        let due = DueSnapshots::new(workers, schedule, GRACE, outlet);
+        std::thread::scope(|scope| {
+            for taker in [Taker::Thread, Taker::Worker, Taker::Worker] {
+                let due = &due;
+                scope.spawn(move || {
+                    for _ in 0..EACH {
+                        due.take(end, taker);
+                    }
+                });
+            }
+        });
+        let of_interval = |event| match event {
+            Event::Snapshot(snapshot) => {
+                (snapshot.edge == Edge::Interval).then_some((snapshot.due - start) / GRACE)
+            }
+            _ => None,
+        };
+        let mut heard: Vec<u64> = events.try_iter().filter_map(of_interval).collect();
+        heard.sort_unstable();
+        let each_once: Vec<u64> = (1..=heard.len() as u64).collect();
+        assert_eq!(heard, each_once);
+        // One of the three was the fastest each time. The first two snapshots are no intervals.
+        assert!(heard.len() as u64 >= EACH - 2, "{}", heard.len());
+    }
+
+    /// Of the thread of this number: its policy, and its real-time priority (proc_pid_stat(5)).
+    fn scheduling(thread: i32) -> (i32, u32) {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        let mut fields = fields.split(' ').skip(37);
+        let priority = fields.next().unwrap().parse().unwrap();
+        (fields.next().unwrap().parse().unwrap(), priority)
+    }
+
+    #[test]
+    fn the_thread_runs_before_workers_where_the_kernel_allows_it() {
+        const FIFO: (i32, u32) = (1, thread::RealtimePriority::Snapshot as u32);
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
+        let start = Monotonic.now();
+        let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
+        let workers =
+            Workers { counters: vec![], clocks: vec![], rows: 0, packets: None, before: None };
+        let due = DueSnapshots::new(workers, schedule, Nanos::MAX, outlet);
+        let stop = (Mutex::new(false), Condvar::new());
+        let (tell, told) = std::sync::mpsc::channel();
+        let allowed = std::thread::spawn(|| {
+            let allowed = thread::set_realtime(thread::RealtimePriority::Snapshot);
+            thread::clear_realtime();
+            allowed
+        });
+        let expected = if allowed.join().unwrap() { FIFO } else { (0, 0) };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                run(&due, start, &stop, QuietTimes::default());
+            });
+            let thread = told.recv().unwrap();
+            events.recv().unwrap();
+            let found = scheduling(thread);
+            *stop.0.lock().unwrap() = true;
+            stop.1.notify_all();
+            assert_eq!(found, expected);
+        });
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(scheduling(own).1, 0, "nobody else has it");
     }
 
     /// So many flowops have few readings before there are too many numbers to be kept.

@@ -288,6 +288,7 @@ mod tests {
                 ramp_seconds: 0.5,
                 kind: WindowKind::Duration,
                 dead_seconds: None,
+                late_us: None,
                 started_unix_ms: None,
             });
             run.datagrams = Some(Datagrams {
