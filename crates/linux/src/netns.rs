@@ -203,22 +203,12 @@ impl NetNs {
         enter(self.as_fd()).map_err(|source| refused("enter", &self.name, source))
     }
 
-    /// Runs `work` in the namespace, on a thread of its own that ends with it.
+    /// Runs `work` in the namespace, as [`run_in`].
     ///
     /// # Errors
     /// [`NetNsError::Refused`] when no thread could be started or it could not enter.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetNsError> {
-        thread::scope(|scope| {
-            thread::Builder::new()
-                .name("netns".to_owned())
-                .spawn_scoped(scope, || {
-                    self.enter_current_thread()?;
-                    Ok(work())
-                })
-                .map_err(|source| refused("start a thread in", &self.name, source))?
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        run_in(self, work).map_err(|source| refused("run in", &self.name, source))
     }
 
     /// The root of a /sys that shows the devices of this namespace. It is mounted nowhere: only
@@ -266,7 +256,7 @@ fn cookie_here() -> io::Result<u64> {
     Ok(cookie)
 }
 
-/// Runs `work` in an open network namespace, on a thread of its own that ends with it.
+/// Runs `work` in an open network namespace: on a thread of its own that ends with it, unless the caller is there.
 ///
 /// # Errors
 /// When no thread could be started or it could not enter, for which CAP_SYS_ADMIN is needed; the

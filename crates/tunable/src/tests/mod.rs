@@ -211,11 +211,14 @@ fn snapshot(targets: &[Target]) -> Snapshot {
     let mut values = BTreeMap::new();
     for target in targets {
         let place = target.device_name().unwrap_or("copy").to_owned();
-        for tunable in all() {
-            if let Ok(value) = tunable.read(target) {
-                values.insert((place.clone(), tunable.name()), value);
-            }
-        }
+        // Each of these would start a thread elsewhere.
+        let read = || -> Vec<_> {
+            let value = |tunable: &'static dyn Tunable| {
+                Some(((place.clone(), tunable.name()), tunable.read(target).ok()?))
+            };
+            all().filter_map(value).collect()
+        };
+        values.extend(target.namespace().run(read).unwrap());
     }
     values
 }
