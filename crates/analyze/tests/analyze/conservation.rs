@@ -7,6 +7,7 @@ use wirecost_model::outcome::{Outcome, PhasePlan};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
+use crate::seed::cases;
 use crate::two_hosts::{Fault, Traffic, analyze};
 
 fn differ(run: &Run) -> bool {
@@ -46,7 +47,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(400, 3000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn honest_runs_are_left_alone(traffic in noisy()) {

@@ -5,5 +5,7 @@ mod conservation;
 mod figures;
 mod findings;
 mod observed;
+#[path = "../../../../tests/seed.rs"]
+mod seed;
 mod steadiness;
 mod two_hosts;

@@ -15,7 +15,7 @@ fn moving(kind: &str, bytes: u64, count: u64, io: &IoValues, verify: bool) -> Fl
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(50, 200)))]
 
     /// However many datagrams a call takes, and however many of them the kernel takes at once: each
     /// has its number, is an operation, and arrives or is lost.

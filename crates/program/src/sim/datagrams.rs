@@ -63,7 +63,7 @@ pub(crate) fn order(shape: usize, flowops: &[Flowop]) -> Vec<Part> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(150, 600)))]
 
     #[test]
     fn every_datagram_is_accounted_for(
@@ -97,7 +97,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(37, 150)))]
 
     /// Datagrams beside a stream, and connections that are opened anew all the time.
     #[test]

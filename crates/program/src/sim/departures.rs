@@ -57,7 +57,7 @@ fn by_socket(outcome: &Outcome) -> BTreeMap<usize, Vec<Departed>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(50, 200)))]
 
     /// By whatever calls messages are handed over: each leaves when it is due, and the receiver's figures are those of
     /// datagrams sent then.

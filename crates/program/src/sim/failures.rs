@@ -21,7 +21,7 @@ fn failed(host: &Counted) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(37, 150)))]
 
     /// Reads and writes that take too long are failures, and the stream stays in step: all that was
     /// sent is received in the same phase, and is what was sent.

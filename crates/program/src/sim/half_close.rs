@@ -22,7 +22,7 @@ fn half_closing(written: u64, count: u64, read: u64, reversed: bool) -> Vec<Flow
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(50, 200)))]
 
     /// The other end answers only when it has received the end of what came.
     #[test]

@@ -207,7 +207,7 @@ fn mixed(program: &Program, phase: usize) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(150, 600)))]
 
     #[test]
     fn everything_sent_is_received(

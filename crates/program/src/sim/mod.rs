@@ -12,6 +12,8 @@ pub(crate) mod net;
 mod outstanding;
 mod pacing;
 mod plain;
+#[path = "../../../../tests/seed.rs"]
+mod seed;
 mod served;
 mod stacks;
 

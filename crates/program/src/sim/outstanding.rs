@@ -21,7 +21,7 @@ fn after_connect(strands: u32, transactions: &[Transaction]) -> Profile {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(100, 400)))]
 
     /// Whatever is lost, late or comes twice: all is accounted for, and each answer that is awaited ends a transaction.
     #[test]

@@ -26,7 +26,7 @@ fn near(value: u64, expected: u64, percent: u64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(25, 100)))]
 
     /// As many transactions as the rate says, also where the peer does nothing for a while.
     #[test]

@@ -98,7 +98,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(75, 300)))]
 
     /// Of datagrams too, whatever happens to them.
     #[test]

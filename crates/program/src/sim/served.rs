@@ -160,7 +160,7 @@ fn served(sockets: &str, strands: u32, transaction: &Transaction) -> Profile {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(125, 500)))]
 
     /// Whatever is lost, late, overtaken or comes twice: each datagram that comes is answered once, to the client that has
     /// sent it, and each transaction of a client has as many operations as it has datagrams.

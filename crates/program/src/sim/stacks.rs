@@ -126,7 +126,7 @@ fn a_connection_that_could_not_be_opened_is_not_counted() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(seed::cases(50, 200)))]
 
     /// Both ends hold the same connections, whatever is opened, used and closed in which order.
     #[test]

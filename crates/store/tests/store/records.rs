@@ -30,11 +30,11 @@ fn a_saved_record_is_complete_and_leaves_no_other_files() {
     assert_eq!(document(&directory.join(RUN)).unwrap(), Document::Run(run()));
 }
 
-/// What a run of days takes on disk follows from its intervals, of which each takes as much as the ones before.
+/// What a long run takes on disk follows from its intervals, of which each takes as much as the ones before.
 #[test]
-fn a_record_of_days_takes_a_constant_for_each_interval() {
-    const DAY: u64 = 86_400;
-    let size = |days: u64| {
+fn a_record_of_hours_takes_a_constant_for_each_interval() {
+    const HOURS: u64 = 3 * 3_600;
+    let size = |times: u64| {
         let mut random = fastrand::Rng::with_seed(7);
         let interval = |second: u64| {
             let bytes = 125_000_000 + random.u64(..5_000_000);
@@ -50,13 +50,13 @@ fn a_record_of_days_takes_a_constant_for_each_interval() {
             }
         };
         let directory = tempfile::tempdir().unwrap();
-        let run = Run { intervals: (0..days * DAY).map(interval).collect(), ..run() };
+        let run = Run { intervals: (0..times * HOURS).map(interval).collect(), ..run() };
         Recorder::create(directory.path()).unwrap().save(&run, &hosts()).unwrap();
         let sizes = fs::read_dir(directory.path()).unwrap();
         sizes.map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>()
     };
     let [one, two, four] = [1, 2, 4].map(size);
-    let (second, others) = ((two - one) / DAY, (four - two) / (2 * DAY));
+    let (second, others) = ((two - one) / HOURS, (four - two) / (2 * HOURS));
     assert!(second.abs_diff(others) * 20 <= second, "{second} and {others} bytes each");
     assert!(others < 400, "{others} bytes for each interval");
 }

@@ -7,24 +7,25 @@ use wirecost_analyze::findings::simulation::{Figures, study};
 use wirecost_analyze::findings::{Finding, findings};
 use wirecost_analyze::measured::Measurements;
 
+use crate::seed::cases;
+
 use super::{
     costs, engines, falling_throughput, full_receiver, grown_functions, http_get, of_kind,
     rising_latency, scalability, tcp_transmit,
 };
 
-const STUDIES: u64 = 100;
-
 /// Simulates the study again and again; `holds` says whether one has found what it has to.
 fn is_found(study: impl Fn(&mut Rng) -> Measurements, holds: impl Fn(&[Finding]) -> bool) {
+    let studies = cases(30, 100);
     let mut missed = Vec::new();
-    for seed in 0..STUDIES {
+    for seed in 0..u64::from(studies) {
         let found = findings(&study(&mut Rng::with_seed(9000 + seed)));
         if !holds(&found) {
             missed.push((seed, found));
         }
     }
-    let share = missed.len() as f64 / STUDIES as f64;
-    assert!(share < 0.01, "{} of {STUDIES}, one of them {:#?}", missed.len(), missed[0]);
+    let share = missed.len() as f64 / f64::from(studies);
+    assert!(share < 0.01, "{} of {studies}, one of them {:#?}", missed.len(), missed[0]);
 }
 
 /// Whether there is one of this kind, which says this.
