@@ -111,6 +111,7 @@ mod measured {
         }
         let path = Path { rate: "100mbit", rtt: "20ms", loss: "0.1%" };
         let [reno, bbr] = rates(["reno", "bbr"], &path, 1, 6);
+        // False failures: 1e-5, simulated: Reno gets 23.5 Mb/s, more than 50 in none of 400,000 runs; BBR 75 or more of 96.
         assert!(bbr >= 1.5 * reno, "bbr {bbr:.0}, reno {reno:.0} b/s");
     }
 }

@@ -21,9 +21,13 @@ fn line(document: &Document, name: &str) -> Value {
 }
 
 /// `wirecost run` in a lab, with a ramp that lets TCP fill its link.
-fn in_lab(profile: &str, arguments: &[&str]) -> Document {
+fn run_in_lab(profile: &str, arguments: &[&str]) -> Program {
     let run = ["run", profile, "--lab", "--quiet", "--interval", "100ms", "--ramp", "500ms"];
-    Program::new(run).args(["--duration", "1s", "--backend", "emulator"]).args(arguments).measure()
+    Program::new(run).args(["--duration", "1s", "--backend", "emulator"]).args(arguments)
+}
+
+fn in_lab(profile: &str, arguments: &[&str]) -> Document {
+    run_in_lab(profile, arguments).measure()
 }
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -36,10 +40,14 @@ fn traffic_gets_the_rate_and_the_round_trip_time_of_its_link() {
         return;
     }
     let arguments = ["--rate", "100mbit", "--rtt", "20ms", "--back", "rate=50mbit"];
-    let document = in_lab("@stream", &arguments);
-    let forward = line(&document, "forward");
+    run_in_lab("@stream", &arguments).measure_and(|_, document| is_of_its_link(document));
+}
+
+fn is_of_its_link(document: &Document) {
+    let forward = line(document, "forward");
     // What leaves in the window was let in before: half of the rate was enough to see the link.
     let rate = number(&forward, "bits_per_second");
+    // False failures: 1e-5, computed: the emulator would be late for half a second, which the run tells and is repeated for.
     assert!((40e6..103e6).contains(&rate), "{rate}");
     // The readings in between are of the same bytes, and see the queue that TCP makes.
     let parts = forward["parts"].as_array().unwrap();
@@ -52,7 +60,7 @@ fn traffic_gets_the_rate_and_the_round_trip_time_of_its_link() {
     let payload = document.number("/throughput/bits_per_second");
     assert!(payload < 100e6 * 1_460.0 / 1_500.0, "{payload}");
     assert!(document.number("/tcp/rtt_us_min") >= 20_000.0);
-    assert!(number(&line(&document, "back"), "bits_per_second") < rate / 5.0);
+    assert!(number(&line(document, "back"), "bits_per_second") < rate / 5.0);
     // The emulator has CPU time, and its own row.
     let cpu = document.number("/link/cpu_percent");
     assert!(cpu > 0.0 && cpu < 200.0, "{cpu}");
@@ -73,6 +81,7 @@ fn packets_are_lost_one_by_one() {
     assert!(arrived > 500.0, "{forward}");
     // Six standard deviations.
     let expected = 0.01 * arrived;
+    // False failures: 4e-7, computed: Poisson distributions of 5 to 200.
     assert!((lost - expected).abs() < 6.0 * expected.sqrt() + 1.0, "{lost} of {arrived}");
     assert!(document.number("/tcp/retransmits") > 0.0);
 }
@@ -83,7 +92,7 @@ fn hosts_of_a_star_and_of_a_dumbbell_reach_each_other() {
         return;
     }
     for topology in ["star", "dumbbell"] {
-        let arguments = ["--lab", "--peers", "3", "--topology", topology, "--rtt", "4ms"];
+        let arguments = ["--lab", "--peers", "3", "--topology", topology, "--rtt", "20ms"];
         let by = ["--backend", "emulator"];
         let document = Program::short_run("@rr", &[&arguments[..], &by].concat()).measure();
         assert_eq!(document.list("/hosts").len(), 4);
@@ -91,7 +100,8 @@ fn hosts_of_a_star_and_of_a_dumbbell_reach_each_other() {
         assert!(document.count("/transactions/count") > 0);
         // Of a dumbbell, h2 is on the side of h1, without the link between.
         let min = document.number("/latency_us/p50");
-        assert_eq!(min < 4_000.0, topology == "dumbbell", "{min}");
+        // False failures: 1e-5, computed: half of the round trips of one machine would have to take 20 ms.
+        assert_eq!(min < 20_000.0, topology == "dumbbell", "{min}");
     }
 }
 
@@ -231,7 +241,7 @@ fn datagrams_go_through_the_queues_that_their_hashes_name() {
     let ((sender, from), (receiver, to)) = (host(0), host(1));
     let socket = receiver.run(|| UdpSocket::bind((to, 0)).unwrap()).unwrap();
     let destination = socket.local_addr().unwrap();
-    let (flows, each) = (100, 3);
+    let (flows, each) = (300, 1);
     let mut expected = [0, 0];
     for _ in 0..flows {
         let socket = sender.run(|| UdpSocket::bind((from, 0)).unwrap()).unwrap();
@@ -242,6 +252,7 @@ fn datagrams_go_through_the_queues_that_their_hashes_name() {
         }
     }
     // Two of three entries of the table name the second.
+    // False failures: 2e-9, computed: binomial of 300 ports at random with a third; with 100 it would be 4e-4.
     assert!(expected[0] > 30 && expected[1] > expected[0], "{expected:?}");
     let received = || -> Vec<u64> {
         let counts = lab()["emulated"]["counts"].clone();

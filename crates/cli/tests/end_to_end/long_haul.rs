@@ -84,6 +84,7 @@ mod waiting {
         let report =
             Program::new(["report", kept.to_str().unwrap(), "--table", "long-haul"]).finish();
         let flat = report.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        // False failures: 1e-6, computed: an edge would have to be 50 ms late, which the run tells and is repeated for.
         assert!(flat.contains("1 outage in 12.0 s: no byte moved for "), "{report}");
         assert!(flat.contains("time (UTC)") && flat.contains("outage"), "{report}");
     }
@@ -115,8 +116,10 @@ mod measured {
         // 200 intervals more each time. Streams have a row in the record for each second.
         let (first, second) =
             ((middle.0 - short.0) as f64 / 200.0, (long.0 - middle.0) as f64 / 200.0);
+        // False failures: 1e-6, computed: 200 intervals have 30,000 bytes; a record would have nine more, or 30 warnings.
         assert!((0.7..1.4).contains(&(second / first)), "{first} and {second} bytes: {sizes:?}");
         assert!(second < 1_000.0, "{second} bytes for each interval");
+        // False failures: 1e-5, computed: 600 intervals hold 0.2 MB, and the kernel's sums lack 0.5 MB, of 2.4 MB.
         assert!(long.1 < 600.0 * 4096.0, "{} bytes of memory in 600 intervals", long.1);
     }
 
@@ -138,7 +141,11 @@ mod measured {
                 Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
             let document: Value = serde_json::from_str(&report.stdout).unwrap();
             let text = document.to_string();
-            for wanted in ["No outage in 5.00 s", "rift", "throughput over time"] {
+            // The window is a little longer or shorter.
+            let says = |seconds: &str| text.contains(&format!("No outage in {seconds}"));
+            // False failures: 1e-6, computed: an edge would have to be 90 ms late, which the run tells and is repeated for.
+            assert!(says("4.9") || says("5.0"), "{text}");
+            for wanted in ["rift", "throughput over time"] {
                 assert!(text.contains(wanted), "{wanted}: {text}");
             }
         });

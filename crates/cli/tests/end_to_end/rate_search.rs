@@ -14,7 +14,7 @@ const STUDY: &str = r#"
     title = "Search"
     profile = "@udp-stream"
     place = "lab"
-    lab = { trace = "trace.txt", queue = "30kB" }
+    lab = { trace = "trace.txt", queue = "100kB" }
     [set]
     size = 1400
     ramp = "200ms"
@@ -155,11 +155,13 @@ mod waiting {
             assert_eq!(number(&row, "trials"), records() as f64, "{found}");
             assert!(records() > before, "{found}");
             let throughput = number(&row, "throughput");
-            assert!((0.9 * CAPACITY..=1.03 * CAPACITY).contains(&throughput), "{found}");
+            // 1% may be lost, and the queue holds another 4% of a trial. A sender that stands still for 50 ms loses more.
+            // False failures: 3e-5, computed: three of five trials at one of three loads, if the sender stands still in 1% of them.
+            assert!((0.9 * CAPACITY..=1.07 * CAPACITY).contains(&throughput), "{found}");
             let (lower, upper) = (number(&row, "lower bound"), number(&row, "upper bound"));
             assert!(lower < upper && upper - lower <= 0.05 * upper, "{found}");
-            // 1% may be lost, and the queue holds another percent of a trial.
-            assert!(upper > 0.95 * CAPACITY && lower <= 1.03 * CAPACITY, "{found}");
+            // False failures: 1e-6, computed: what fails here has failed at the throughput, but for a width.
+            assert!(upper > 0.95 * CAPACITY && lower <= 1.07 * CAPACITY, "{found}");
             let packets = number(&row, "packets");
             assert!((packets * 1400.0 * 8.0 / throughput - 1.0).abs() < 1e-6, "{found}");
             // Every trial is a record like any other.

@@ -247,11 +247,13 @@ mod waiting {
         assert_eq!((&master["messages"], &master["delay_us"]), (&0.into(), &Value::Null));
         let (delay, one_way) = (&peer["delay_us"], document.at("/datagrams/one_way_us/delay"));
         let number = |of: &Value| of.as_f64().expect("a number");
+        // False failures: 1e-6, computed: the last datagram is due 0.7 s before the end of the window.
         assert_eq!(delay["count"], one_way["count"], "{peer}");
         assert!(number(&one_way["p50"]) >= 2_000.0, "{one_way}");
         for quantile in ["p50", "p90", "p99", "mean"] {
             let (part, whole) = (number(&delay[quantile]), number(&one_way[quantile]));
             // What the link takes is not in it.
+            // False failures: 1e-6 (x4), computed: it holds of each datagram, and so of quantiles; 2% are the histogram's.
             assert!(part <= 1.02 * whole - 1_900.0, "{quantile}: {delay} {one_way}");
         }
     }

@@ -253,6 +253,7 @@ fn connections_arrive_on_the_queues_where_a_profile_places_them() {
     // Each strand sends 500 in the window. No frame of all-on-one is on the other queue.
     let even = received(&[]);
     let share = even[0] as f64 / even.iter().sum::<u64>() as f64;
+    // False failures: 1e-5, computed: of 1,000 datagrams of a queue 180 would have to be beyond the window.
     assert!(even.iter().sum::<u64>() > 1000 && (share - 0.5).abs() < 0.05, "{even:?}");
     let on_one = received(&["--placement", "all-on-one"]);
     assert!(on_one[0] > 1000 && on_one[1] == 0, "{on_one:?}");

@@ -9,7 +9,7 @@ use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_linux::sysctl;
 
 use crate::agents::Agent;
-use crate::program::Program;
+use crate::program::{Finished, Program};
 
 const RMEM: &str = "net.ipv4.tcp_rmem";
 const SACK: &str = "net.ipv4.tcp_sack";
@@ -75,54 +75,66 @@ mod waiting {
         }
         let lab = TestLab::up();
         let (before, sack) = (lab.settings(RMEM), lab.settings(SACK));
-        let search = |more: &[&str]| {
+        let search = |more: &[&str], check: &dyn Fn(&Finished, &Value)| {
             let rmem = format!("tune.tcp_rmem={TINY},{LARGE}");
             let on_lab = format!("--lab={}", lab.name);
-            let finished = Program::new(["tune", "@stream", &on_lab, "--maximize", "throughput"])
+            Program::new(["tune", "@stream", &on_lab, "--maximize", "throughput"])
                 .args(["--factor", &rmem, "--var", "connections=1"])
                 .args(["--duration", "300ms", "--ramp", "100ms", "--observe", "none"])
                 .args(["--format", "json", "--out", "kept", "--quiet", "--seed", "1"])
                 .args(more)
-                .finish();
-            assert_eq!(finished.code, 0, "{finished}");
-            let report: Value = serde_json::from_str(&finished.stdout).unwrap();
-            let best = rows(section(&report, "setting"));
-            let of_buffer = best.iter().find(|row| row[0]["text"] == "tune.tcp_rmem");
-            assert_eq!(of_buffer.unwrap()[2]["set"]["text"], LARGE, "{finished}");
-            (finished, report)
+                .finish_and(|finished| {
+                    assert_eq!(finished.code, 0, "{finished}");
+                    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+                    let best = rows(section(&report, "setting"));
+                    let of_buffer = best.iter().find(|row| row[0]["text"] == "tune.tcp_rmem");
+                    // False failures: 1e-6 (x2), computed: as that of the effect, which may be much less.
+                    assert_eq!(of_buffer.unwrap()[2]["set"]["text"], LARGE, "{finished}");
+                    check(finished, &report);
+                });
         };
-        let (finished, report) = search(&["--factor", "tune.tcp_sack=1,0", "--budget", "19"]);
-        assert_eq!((lab.settings(RMEM), lab.settings(SACK)), (before.clone(), sack), "{finished}");
-        let effects = rows(section(&report, "effects"));
-        let first = &effects[0];
-        assert_eq!(first[0]["text"], "tune.tcp_rmem");
-        // Twice the throughput, and more.
-        assert!(first[3]["number"]["interval"][0].as_f64().unwrap() > 100.0, "{finished}");
-        let commands = section(&report, "commands").to_string();
-        for wanted in [
-            format!("net.ipv4.tcp_rmem = {LARGE}"),
-            "rm /etc/sysctl.d/90-wirecost-stream-".to_owned(),
-            format!("sysctl -w 'net.ipv4.tcp_rmem={}'", before[0]),
-        ] {
-            assert!(commands.contains(&wanted), "{wanted}: {commands}");
-        }
-        // The records alone tell the same.
-        let kept = finished.path("kept");
-        assert!(fs::read_dir(kept.join("runs")).unwrap().count() >= 19);
-        let again = Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
-        let again: Value = serde_json::from_str(&again.stdout).unwrap();
-        assert_eq!(section(&again, "tune"), section(&report, "tune"));
-        assert_eq!(section(&again, "effects"), section(&report, "effects"));
-        let page = Program::new(["report", kept.to_str().unwrap(), "--format", "html"]).finish();
-        // Runs that were chosen by results are no sample of anything: no headline says what they reach.
-        let says = |text: &str| page.stdout.contains(text);
-        assert!(says("Best setting") && !says(", the most at "), "{page}");
-        let resumed = Program::new(["study", "resume", kept.to_str().unwrap(), "--quiet"]).finish();
-        assert_eq!(resumed.code, 0, "{resumed}");
-        assert!(resumed.stdout.contains("Best setting: tune.tcp_rmem"), "{resumed}");
+        search(&["--factor", "tune.tcp_sack=1,0", "--budget", "19"], &|finished, report| {
+            assert_eq!(
+                (lab.settings(RMEM), lab.settings(SACK)),
+                (before.clone(), sack.clone()),
+                "{finished}"
+            );
+            let effects = rows(section(report, "effects"));
+            let first = &effects[0];
+            assert_eq!(first[0]["text"], "tune.tcp_rmem");
+            // Twice the throughput, and more.
+            // False failures: 1e-6, computed: it is eightfold; of eight windows one would lack three quarters, in three attempts.
+            assert!(first[3]["number"]["interval"][0].as_f64().unwrap() > 100.0, "{finished}");
+            let commands = section(report, "commands").to_string();
+            for wanted in [
+                format!("net.ipv4.tcp_rmem = {LARGE}"),
+                "rm /etc/sysctl.d/90-wirecost-stream-".to_owned(),
+                format!("sysctl -w 'net.ipv4.tcp_rmem={}'", before[0]),
+            ] {
+                assert!(commands.contains(&wanted), "{wanted}: {commands}");
+            }
+            // The records alone tell the same.
+            let kept = finished.path("kept");
+            assert!(fs::read_dir(kept.join("runs")).unwrap().count() >= 19);
+            let again =
+                Program::new(["report", kept.to_str().unwrap(), "--format", "json"]).finish();
+            let again: Value = serde_json::from_str(&again.stdout).unwrap();
+            assert_eq!(section(&again, "tune"), section(report, "tune"));
+            assert_eq!(section(&again, "effects"), section(report, "effects"));
+            let page =
+                Program::new(["report", kept.to_str().unwrap(), "--format", "html"]).finish();
+            // Runs that were chosen by results are no sample of anything: no headline says what they reach.
+            let says = |text: &str| page.stdout.contains(text);
+            assert!(says("Best setting") && !says(", the most at "), "{page}");
+            let resumed =
+                Program::new(["study", "resume", kept.to_str().unwrap(), "--quiet"]).finish();
+            assert_eq!(resumed.code, 0, "{resumed}");
+            assert!(resumed.stdout.contains("Best setting: tune.tcp_rmem"), "{resumed}");
+        });
 
-        let (finished, _) = search(&["--apply", "--budget", "15"]);
-        assert_eq!(lab.settings(RMEM), [LARGE, LARGE], "{finished}");
+        search(&["--apply", "--budget", "15"], &|finished, _| {
+            assert_eq!(lab.settings(RMEM), [LARGE, LARGE], "{finished}");
+        });
     }
 
     /// A small receive buffer keeps the link's queue empty and the throughput low.
@@ -133,7 +145,7 @@ mod waiting {
         ) {
             return;
         }
-        let finished = Program::new(["tune", "@stream", "--minimize", "rtt", "--budget", "19"])
+        Program::new(["tune", "@stream", "--minimize", "rtt", "--budget", "19"])
             .args([
                 "--lab", "--rate", "50mbit", "--rtt", "20ms", "--queue", "16bdp", "--cc", "reno",
             ])
@@ -146,12 +158,16 @@ mod waiting {
             .args(["--factor", "tune.tcp_sack=1,0", "--subject-to", "throughput >= 0.8*best"])
             .args(["--duration", "300ms", "--ramp", "400ms", "--observe", "none"])
             .args(["--format", "json", "--out", "kept", "--quiet", "--seed", "1"])
-            .finish();
+            .finish_and(is_not_recommended);
+    }
+
+    fn is_not_recommended(finished: &Finished) {
         assert_eq!(finished.code, 0, "{finished}");
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         // It lowers the objective, and cannot be part of the result.
         let effects = rows(section(&report, "effects"));
         let buffer = effects.iter().find(|row| row[0]["text"] == "tune.tcp_rmem").unwrap();
+        // False failures: 1e-6, computed: 20 ms against 160; a window would have to be as short of data, in three attempts.
         assert!(buffer[3]["number"]["interval"][1].as_f64().unwrap() < 0.0, "{finished}");
         assert!(!section(&report, "tune").to_string().contains(TINY), "{finished}");
         // What disturbed the runs is told in the end.

@@ -392,6 +392,7 @@ mod measured {
         let traced = sum.expect("a sum") as f64 / 1e9;
         let processes = &observation.parts[0].cpu.as_ref().unwrap().processes;
         let process = processes.iter().find(|process| process.pid == pid).expect("the worker");
+        // False failures: 1e-9, computed: a shell would do 20 million passes a second.
         assert!(traced > 0.05, "{traced} s");
         // Between two switches bpftrace sees also what the hypervisor took from the CPU, which the kernel does
         // not count as time of the process:
@@ -399,6 +400,7 @@ mod measured {
         // It tells the sum in ticks of 10 ms for each CPU.
         let least = 0.98 * traced - stolen - 0.02;
         let seconds = process.seconds;
+        // False failures: 1e-6, computed: both see the same switches; interrupts take 0.3% of a CPU, not 2%.
         assert!(
             least < seconds && seconds < 1.02 * traced,
             "{seconds} s, and bpftrace {traced} s, of which the hypervisor took {stolen} s"

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -245,6 +245,7 @@ fn small_writes_go_by_the_thread_that_writes() {
         });
         check(&watched);
         let a = device(watched.of_a());
+        // False failures: 1e-6, computed: each write has room, as the one before was read; one in ten would be sent later.
         assert!(share(a, TransmitContext::Writer) > 90.0, "{:?}", a.transmit_contexts);
         let data: u64 = a.transmit_contexts.iter().map(|share| share.packets).sum();
         assert_eq!(data, 499 + watched.a.1.grown(&watched.a.0, "Tcp.RetransSegs"));
@@ -252,18 +253,16 @@ fn small_writes_go_by_the_thread_that_writes() {
     });
 }
 
-/// Datagrams at an even pace until told to stop. Returns how many.
-fn paced(from: &UdpSocket, to: &UdpSocket, over: &AtomicBool) -> u64 {
+/// Datagrams at an even pace until told to stop, which are counted.
+fn paced(from: &UdpSocket, to: &UdpSocket, over: &AtomicBool, sent: &AtomicU64) {
     let mut buffer = [0; 200];
-    let mut sent = 0;
     to.set_read_timeout(Some(LOST)).unwrap();
     while !over.load(Ordering::Relaxed) {
         from.send(&[7; 101]).unwrap();
         let _ = to.recv(&mut buffer);
-        sent += 1;
+        sent.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_micros(200));
     }
-    sent
 }
 
 #[test]
@@ -299,11 +298,13 @@ mod measured {
             });
             check(&watched);
             let a = device(watched.of_a());
+            // False failures: 1e-6, computed: ten timers of 200 ms would send a tenth; the reader would stand still for 2 s.
             assert!(share(a, TransmitContext::AckClock) > 80.0, "{:?}", a.transmit_contexts);
             let reader = device(watched.of_b())
                 .transmit_contexts_acks
                 .iter()
                 .find(|d| d.by == TransmitContext::Reader);
+            // False failures: 1e-9, computed: a window of 64 KiB is read 45 times, and each read opens it again.
             assert!(
                 reader.is_some_and(|reader| reader.packets > 0),
                 "windows are updated by who reads"
@@ -323,20 +324,22 @@ mod measured {
             let probes = vec!["interrupts:sliced".to_owned(), "segments:sliced".to_owned()];
             let parts = vec![world.a.part("a")];
             let mut observer = Observer::open(ObserveRequest { probes, parts });
-            let over = AtomicBool::new(false);
-            let sent = std::thread::scope(|scope| {
-                let load = scope.spawn(|| paced(&from, &to, &over));
+            let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+            let in_window = std::thread::scope(|scope| {
+                scope.spawn(|| paced(&from, &to, &over, &sent));
                 observer.attach();
                 observer.begin();
+                let before = sent.load(Ordering::Relaxed);
                 let start = Monotonic.now();
                 observer.watch(start, start + 3 * SECOND, Nanos::MAX, |due| {
                     clock::sleep(due.saturating_sub(Monotonic.now()));
                     true
                 });
+                let in_window = sent.load(Ordering::Relaxed) - before;
                 observer.end();
                 observer.detach();
                 over.store(true, Ordering::Relaxed);
-                load.join().unwrap()
+                in_window
             });
             let observation = observer.take();
             for report in &observation.probes {
@@ -344,11 +347,15 @@ mod measured {
             }
             let seen = &observation.parts[0];
             let slices = section(seen).slices.expect("slices");
+            // False failures: 1e-6, computed: a slice would have to begin 200 ms late.
             assert_eq!(slices.count, 12, "{slices:?}");
+            // False failures: 1e-6, computed: of 21%; twelve slices would have to be 7 ms late on average, or one 90 ms.
             assert!((18.0..25.0).contains(&slices.percent), "{slices:?}");
+            // False failures: 1e-6, computed: the edges of a window of 3 s would have to be 60 ms apart.
             assert!((slices.seconds * 100.0 / slices.percent / seen.seconds - 1.0).abs() < 0.02);
             let device = &section(seen).devices[0].sent;
-            let share = device.packets as f64 / sent as f64;
+            let share = device.packets as f64 / in_window as f64;
+            // False failures: 1e-6, computed: the load would have to stand still for 0.7 s of 3, which is reported.
             assert!((share / (slices.percent / 100.0) - 1.0).abs() < 0.3, "{share}, {slices:?}");
             assert_eq!(device.average_bytes, Some((101 + 8 + 20 + LINK_HEADER) as f64));
             let interrupts = seen.interrupts.as_ref().expect("a section");
@@ -357,6 +364,7 @@ mod measured {
             // Softirqs are counted all the time.
             let net_rx = interrupts.softirqs.iter().find(|row| row.source == "net_rx").unwrap();
             let polls: u64 = interrupts.napi.iter().flatten().map(|row| row.polls).sum();
+            // False failures: 1e-6, computed: slices have 21% of the polls, by the assertion before.
             assert!(polls > 0 && polls * 3 < net_rx.total.count, "{polls} of {net_rx:?}");
         });
     }

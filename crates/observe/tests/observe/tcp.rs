@@ -303,12 +303,16 @@ mod measured {
             let resent = a.retransmits.segments.unwrap();
             // False failures: 1e-12, computed: one of 50 of 3,450 segments is lost, 69 on average (Poisson).
             assert!(resent > 10, "{:?}", a.retransmits);
+            // False failures: 1e-9, computed: each of 69 losses would have to be found by a timer.
             assert!(a.retransmits.fast_segments.unwrap() > 0, "{:?}", a.retransmits);
+            // False failures: 1e-9, computed: each of 69 losses would have to be found by a timer.
             assert!(a.recoveries.fast.unwrap() > 0);
+            // False failures: 1e-12, computed: each loss has some behind it, so 69 are expected at least (Poisson).
             assert!(section(watched.of_b()).out_of_order_packets.unwrap() > 10);
             let missed = watched.observation.probes[0].cost.recursion_misses;
             let near = |figure: u64, captured: u64| {
                 let apart = 3 + captured / 100;
+                // False failures: 1e-5 (x2), computed: four packets would have to come after all bytes were read, at the edge.
                 assert!(
                     (captured.saturating_sub(apart + missed)..=captured + apart).contains(&figure),
                     "{figure} of {captured}, {missed} missed: {seen:?}"
@@ -316,6 +320,7 @@ mod measured {
             };
             near(resent, seen.segments_resent);
             near(a.duplicate_acks_received.unwrap(), seen.duplicate_acks_received);
+            // False failures: 1e-12, computed: each loss has some behind it, so 69 are expected at least (Poisson).
             assert!(seen.duplicate_acks_received > 10, "{seen:?}");
             pump(client, server, 0);
         });

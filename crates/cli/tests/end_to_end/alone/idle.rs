@@ -72,12 +72,14 @@ fn workers_whose_strands_wait_make_few_system_calls() {
             row["count"].as_u64().expect("a count")
         };
         let (answers, connections) = (reads(0), reads(1));
+        // False failures: 1e-6 (x5), computed: ten are due of the rarer, so workers would stand still for half of 1 s.
         assert!(answers > 5 && connections > 5, "{engine}: {answers} {connections}");
         // Other programs of the machine make other calls.
         let calls = document.list("/observe/hosts/0/syscalls/calls");
         let waits = calls.iter().filter(|call| WAITS.contains(&call["name"].as_str().unwrap()));
         let made: u64 = waits.filter_map(|call| call["count"].as_u64()).sum();
         let most = 100 * answers + 500 * connections;
+        // False failures: 1e-6 (x5), computed: an answer takes some ten calls, a connection some thirty, of 100 and of 500.
         assert!(0 < made && made < most, "{engine}: {made} of {most}");
     }
 }

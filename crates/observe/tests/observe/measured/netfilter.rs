@@ -127,6 +127,7 @@ fn rules_raise_netfilter_alone() {
         println!("{layer:16} {:.3?} {:.3?}", without.cost(layer), with.cost(layer));
     }
     let (before, after) = (without.cost("netfilter"), with.cost("netfilter"));
+    // False failures: 1e-9, computed: 200 rules at 5 ns add 600 samples, of a deviation of 25, to a bound of 30.
     assert!(after.0 > 2.0 * before.1, "{before:?} {after:?}");
     for layer in names {
         if layer == "netfilter" || OF_OTHERS.contains(&layer.as_str()) {

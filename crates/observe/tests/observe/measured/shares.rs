@@ -47,6 +47,7 @@ fn check(section: &FunctionsSection, user: u64, kernel: u64) {
     assert!(in_user <= section.user_samples, "{in_user} of {}: {section:#?}", section.user_samples);
     // Neither is what others make of it: being switched to and from, and interrupts.
     let all = in_read + in_user;
+    // False failures: 1e-9 (x3), computed: of 1,250 samples half would be of switches and interrupts, not some percent.
     assert!(all as f64 > 0.5 * section.samples as f64, "{all} of {}", section.samples);
     let used = (user + kernel) as f64 / 1e9;
     let due = (used * f64::from(section.hz)).max(section.samples as f64);
@@ -78,6 +79,7 @@ fn functions_have_the_share_they_used() {
     let (user, kernel) = known::use_both(2_500);
     let section = close(observer);
     assert_eq!((section.hz, section.lost), (997, 0));
+    // False failures: 1e-9, computed: 2,500 ms of CPU time are 2,490 samples.
     assert!(section.samples > 1_000, "{}", section.samples);
     assert_eq!(section.samples, section.kernel_samples + section.user_samples);
     check(&section, user, kernel);
